@@ -89,7 +89,7 @@ class ReplicaGroup(Protocol):
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
-    ) -> list[Bundle]:
+    ) -> Sequence[Bundle | None]:
         """Take one step; block until it is over for all replicas that are driven here. Its changes become valid at the end.
 
         Args:
@@ -98,7 +98,7 @@ class ReplicaGroup(Protocol):
             linked, calls: of each of these its program and its arguments.
 
         Returns:
-            The result of each local replica; of one that was dropped, that of another.
+            The result of each local replica; None for one that was dropped.
 
         Raises:
             UnavailableError: the task of a replica has died; the step has left no mark.

@@ -38,7 +38,8 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             task's place from TF_CONFIG. Without either: one worker, this machine.
         communication_options: `CommunicationOptions`.
         backup_workers: how many replicas each step does not wait for: the gradients of the slowest are dropped, and those of the others
-            stand for them. Only where one notebook drives all workers. Default 0.
+            stand for them, as in means. What else the dropped ones had is missing: a sum over the replicas is that of the others, and a
+            result has the others' values only. Only where one notebook drives all workers. Default 0.
         sync_every: steps that each replica takes on its own before they bring their variables together; default 1, in each step.
             Between two averages the replicas differ: reads from outside of a step, `evaluate` and `predict` take the average, and a step of
             your own each replica's values.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from simdist.errors import DeadlineExceededError, TimedOutError
+from simdist.errors import DeadlineExceededError, FailedPreconditionError, TimedOutError
 from simdist.program.collective import SPARSE_SUM, Collective
 from simdist.program.sparse_sums import settled
 from simdist.program.values import Bundle
@@ -23,6 +23,7 @@ from simdist.trace.records import NO_CAUSE
 
 __all__ = ["COLLECTIVE_TIMEOUT_S", "Arrival", "PendingCollective", "Participants"]
 
+NEED_ALL = ("all_gather", "reduce_scatter")
 # How long a collective without a time-out of its own waits where a task may be silent.
 COLLECTIVE_TIMEOUT_S = 30.0
 
@@ -175,6 +176,14 @@ class PendingCollective:
         group, collective = self.group, self.collective
         self.ranks = sorted(self.given)
         late = [rank for rank in group.active if rank not in self.given]
+        if len(self.given) < len(group.members) and collective.kind in NEED_ALL:
+            self.fail(
+                FailedPreconditionError(
+                    f"{collective} needs what all replicas have, and with backup_workers a step does not wait for all. Return the values "
+                    "from the step, and gather them outside, without those of the replicas that it did not wait for."
+                )
+            )
+            return
         if late:
             group.drop(late)
         if collective.kind == SPARSE_SUM:

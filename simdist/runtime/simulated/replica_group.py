@@ -49,7 +49,7 @@ class SimulatedReplicaGroup:
 
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
-    ) -> list[Bundle]:
+    ) -> list[Bundle | None]:
         priced = list(map(self.world.prices.of, linked))
         for prices, member in zip(priced, local, strict=True):
             prices.require_memory(self.world.tasks[member.task].processors[member.device].memory)

@@ -145,8 +145,8 @@ class ReplicaStep:
         self.over = self.clock.gate()
         self.caller = current_fiber()
 
-    def run(self, linked: Sequence[LinkedProgram], priced: Sequence[PricedProgram], calls: Sequence[BoundCall]) -> list[Bundle]:
-        """The results of the replicas; for one that was dropped, those of another.
+    def run(self, linked: Sequence[LinkedProgram], priced: Sequence[PricedProgram], calls: Sequence[BoundCall]) -> list[Bundle | None]:
+        """The results of the replicas; None for one that was dropped.
 
         Raises:
             UnavailableError: the task of a replica has died.
@@ -171,9 +171,7 @@ class ReplicaStep:
                 assert self.collective_group is not None
                 self.collective_group.close()
         self.versions.commit()
-        done = [None if local_rank in self.late else replica.step.result for local_rank, replica in enumerate(self.replicas)]
-        kept = next(result for result in done if result is not None)
-        return [kept if result is None else result for result in done]
+        return [None if local_rank in self.late else replica.step.result for local_rank, replica in enumerate(self.replicas)]
 
     def _make_replicas(self, linked: Sequence[LinkedProgram], priced: Sequence[PricedProgram], calls: Sequence[BoundCall]) -> None:
         leading: set[str] = set()

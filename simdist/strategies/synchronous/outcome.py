@@ -19,10 +19,10 @@ class StepOutcome:
     Args:
         engine: where the step ran; it holds the arrays.
         linked: the programs of the replicas, which know the structure of their results.
-        bundles: the arrays of each replica, perhaps still to be computed.
+        bundles: the arrays of each replica, perhaps still to be computed; None for one that the step did not wait for: it has no result.
     """
 
-    def __init__(self, engine: Engine, linked: Sequence[LinkedProgram], bundles: Sequence[Bundle]) -> None:
+    def __init__(self, engine: Engine, linked: Sequence[LinkedProgram], bundles: Sequence[Bundle | None]) -> None:
         self.engine = engine
         self.linked = linked
         self.bundles = bundles
@@ -30,7 +30,9 @@ class StepOutcome:
     def value(self) -> Tree:
         """The results: `PerReplica` values, or with one replica the value itself; computed now where this is the first read."""
         engine = self.engine
-        results = [linked.rebuild(list(arrays)) for linked, arrays in zip(self.linked, engine.arrays(self.bundles), strict=True)]
-        if any(bundle.avals for bundle in self.bundles):
+        there = [(linked, bundle) for linked, bundle in zip(self.linked, self.bundles, strict=True) if bundle is not None]
+        arrays = engine.arrays([bundle for _, bundle in there])
+        results = [linked.rebuild(list(own)) for (linked, _), own in zip(there, arrays, strict=True)]
+        if any(bundle.avals for _, bundle in there):
             engine.trace.observed()
         return per_replica(results)

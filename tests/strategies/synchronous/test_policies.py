@@ -129,6 +129,42 @@ def test_mean_without_the_slowest_is_the_mean_of_those_who_came() -> None:
     assert [float(found) for found in (strategy.local_results(in_replicas)[0], across, v)] == [2.0, 4.0, 2.0]
 
 
+def backed(slow: str) -> Any:
+    cluster = sd.Cluster({"worker": 4})
+    cluster.faults.slow(slow, 50.0, at=0.0)
+    return sd.MultiWorkerMirroredStrategy(cluster, backup_workers=1)
+
+
+@pytest.mark.parametrize("slow", [0, 2])
+def test_what_a_dropped_replica_had_is_missing_inside_and_outside_of_the_step(slow: int) -> None:
+    strategy = backed(f"worker:{slow}")
+    with strategy.scope():
+        weight, optimizer = sd.Variable(np.float32(1.0)), sd.Optimizer(sd_sgd())
+
+    @sd.function
+    def step(rows: Any) -> Any:
+        def replica(rows: Any) -> Any:
+            optimizer.apply_gradients([(weight.value * 0, weight)])
+            return rows * weight.value
+
+        mine = strategy.run(replica, args=(rows,))
+        return strategy.reduce("sum", mine, axis=0), mine
+
+    inside, mine = step(sd.PerReplica([np.arange(2, dtype=np.float32) + 2 * rank for rank in range(4)]))
+    kept = [row for row in range(8) if row // 2 != slow]
+    assert float(inside) == sum(kept)
+    assert float(strategy.reduce("sum", mine, axis=0)) == sum(kept)
+    assert np.asarray(strategy.gather(mine, axis=0)).tolist() == kept
+    assert [part.tolist() for part in strategy.local_results(mine)] == np.reshape(kept, (3, 2)).tolist()
+
+
+def test_values_of_all_replicas_are_refused_in_a_step_that_does_not_wait_for_all() -> None:
+    strategy = backed("worker:2")
+    step = sd.function(lambda rows: strategy.run(lambda row: sd.get_replica_context().all_gather(row[None], 0), args=(rows,)))
+    with pytest.raises(sd.errors.FailedPreconditionError, match=r"all_gather of .* needs what all replicas have"):
+        step(sd.PerReplica([np.float32(rank) for rank in range(4)]))
+
+
 # -- who may follow which ----------------------------------------------------------------------------------------------
 
 
