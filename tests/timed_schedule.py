@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from simdist.collectives.base import Schedule
-from simdist.runtime.simulated.transfers import RoutedSchedule, uncontended_seconds
+from simdist.runtime.simulated.transfers import RoutedSchedule
+from simdist.runtime.simulated.uncontended import uncontended_seconds
 from simdist.simulation.fabric import Route
 from simdist.simulation.network import Link
 

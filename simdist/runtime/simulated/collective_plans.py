@@ -11,7 +11,8 @@ from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.combining import Combination, Combinations
 from simdist.runtime.replicas import CollectivePlan
-from simdist.runtime.simulated.transfers import RoutedSchedule, uncontended_seconds
+from simdist.runtime.simulated.transfers import RoutedSchedule
+from simdist.runtime.simulated.uncontended import uncontended_seconds
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
 from simdist.trace import Trace
@@ -41,7 +42,7 @@ class CollectivePlans:
         if known is not None:
             return known[1]
         tasks = [world.task_of(device) for device in devices]
-        made = RoutedSchedule(plan.travel, lambda a, b: world.routes.between(devices[a], devices[b]), size_bytes, tasks)
+        made = RoutedSchedule(plan.travel, lambda a, b: world.routes.between(devices[a], devices[b]), size_bytes, tasks, devices)
         if not plan.equivalent_devices or devices == plan.equivalent_devices:
             # The dropped replicas differ from step to step: only plans without them are kept.
             self._wired[key] = plan.travel, made

@@ -16,7 +16,8 @@ from simdist.runtime.combining import disagreement
 from simdist.runtime.replicas import CollectivePlan, Communication, Member
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.task import Incarnation, Task
-from simdist.runtime.simulated.transfers import Transfers, idle
+from simdist.runtime.simulated.transfers import RoutedSchedule, Transfers, idle
+from simdist.runtime.simulated.uncontended import uncontended_bytes
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
 from simdist.trace.records import NO_CAUSE
@@ -87,6 +88,8 @@ class PendingCollective:
 
     Attributes:
         begun_s: when its bytes began to travel.
+        transfers: on links that may be shared; or
+        uncontended: its schedule and the bytes on each link, where all is known when they begin.
         cause: the number of the last record of the replica that came last.
         sparse: of a sparse all-reduce, what each replica came for.
         recorded: the number of the last record of this collective, in a list that those behind it keep.
@@ -109,6 +112,7 @@ class PendingCollective:
         self.behind: list[int] | None = None
         self.plan: CollectivePlan | None = None
         self.transfers: Transfers | None = None
+        self.uncontended: tuple[RoutedSchedule, dict[Link, float]] | None = None
         self.ranks: list[int] = []
         self.results: Sequence[Bundle] = []
         self.left = 0
@@ -213,13 +217,12 @@ class PendingCollective:
         plans, num_parts = self.group.plans, len(self.ranks) if self.collective.travels_as == "all_gather" else 1
         size_bytes = self.collective.size_bytes * num_parts
         routed = plans.routed(world, plan, plan.equivalent_devices or plan.devices, size_bytes)
-        for device, num_bytes in zip(plan.devices, routed.bytes_sent, strict=True):
-            if num_bytes:
-                world.trace.total(device, "bytes_sent", num_bytes)
         carried = plans.carried(world, plan, routed)
         alone = world.is_foreseeable and world.busy() <= len(self.group.members) and idle(list(carried))
         if alone and not (plan.equivalent_devices and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
-            self._end_uncontended(plans.uncontended_seconds(routed, carried), carried)
+            self.uncontended = routed, carried
+            for index, end_s in enumerate(plans.uncontended_seconds(routed, carried)):
+                world.clock.after(end_s, self._done, index)
             return
         real = plans.routed(world, plan, plan.devices, size_bytes) if plan.equivalent_devices else routed
         self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
@@ -230,11 +233,20 @@ class PendingCollective:
         for index in range(len(plan.devices)):
             self.transfers.begin(index)
 
-    def _end_uncontended(self, seconds: list[float], carried: dict[Link, float]) -> None:
-        for link, num_bytes in carried.items():
+    def _count_uncontended(self, has_failed: bool) -> None:
+        """Count the bytes that have travelled in the seconds that were known, which no flow has counted."""
+        if self.uncontended is None:
+            return
+        assert self.plan is not None
+        routed, carried = self.uncontended
+        sent, over_links = routed.bytes_sent, list(carried.values())
+        if has_failed:
+            sent, over_links = uncontended_bytes(routed, self.group.world.clock.now - self.begun_s)
+        for device, num_bytes in zip(self.plan.devices, sent, strict=True):
+            if num_bytes:
+                self.group.world.trace.total(device, "bytes_sent", num_bytes)
+        for link, num_bytes in zip(carried, over_links, strict=True):
             link.bytes_carried += num_bytes
-        for index, end_s in enumerate(seconds):
-            self.group.world.clock.after(end_s, self._done, index)
 
     def _done(self, index: int) -> None:
         if self.over or index >= len(self.ranks):
@@ -291,6 +303,7 @@ class PendingCollective:
     def _end(self, error: BaseException | None) -> None:
         self.over = True
         self.watch.clear()
+        self._count_uncontended(error is not None)
         self.group.settle(self, error)
 
     def fail(self, error: BaseException) -> None:

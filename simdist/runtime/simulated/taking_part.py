@@ -206,6 +206,9 @@ class TakesPart(SimulatedTask):
 
     def _got(self, arrival: Arrival) -> Bundle:
         if arrival.error is not None:
+            if self.clock.now > self._waits_since_s:
+                name = f"wait for {arrival.pending_collective.name}"
+                self.note("wait", name, self._waits_since_s, self.processor.last, error=type(arrival.error).__name__)
             raise arrival.error
         assert self.collective_group is not None
         assert arrival.result is not None

@@ -4,9 +4,6 @@ A rank enters a step when it has ended all its earlier ones. A transfer begins w
 step, takes the latency of its route, and then the time that its bytes need on links that they may share with others. Only
 the ranks that need data of the slowest one wait for it.
 
-The same collective of the same ranks, begun by all in one moment on links without other flows, takes equally long each
-time: its duration is computed once, on a clock of its own (`uncontended_seconds`), and not simulated again.
-
 Not simulated: the time of the additions, and the memory of the buffers.
 """
 
@@ -23,15 +20,15 @@ from simdist.runtime.simulated.legs import Leg, Legs
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Transport
 from simdist.simulation.fabric import Route
-from simdist.simulation.kernel import Clock
-from simdist.simulation.network import Flow, Link, QuietFlows, SharedLinks
-from simdist.trace import Trace
+from simdist.simulation.network import Flow, Link, QuietFlows
 
-__all__ = ["Transfers", "RoutedSchedule", "idle", "uncontended_seconds"]
+__all__ = ["BYTES_SENT", "NOBODY", "RoutedSchedule", "Transfers", "idle"]
 
 
 NOBODY = Task("nobody", laptop_cpu)
 """The end of a transfer that belongs to no cluster."""
+
+BYTES_SENT = "bytes_sent"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,12 +47,21 @@ class RoutedSchedule:
         schedule: of the collective.
         route: (source rank, target rank) -> its route.
         size_bytes: of each rank's data.
-        tasks: of each rank; without them it can only be uncontended_seconds.
+        tasks: of each rank; without them it can only be rehearsed (`uncontended.py`).
+        devices: of each rank; the trace counts the bytes that they send. None: they are not counted.
     """
 
-    def __init__(self, schedule: Schedule, route: Callable[[int, int], Route], size_bytes: float, tasks: Sequence[Task] = ()) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        route: Callable[[int, int], Route],
+        size_bytes: float,
+        tasks: Sequence[Task] = (),
+        devices: Sequence[str] | None = None,
+    ) -> None:
         self.num_ranks = schedule.num_ranks
         self.tasks = tasks or [NOBODY] * schedule.num_ranks
+        self.devices = devices
         self.bytes_sent = [0.0] * self.num_ranks
         self.legs = [
             self._leg(Hop(t.step, t.source, t.target), route(t.source, t.target), len(t.chunks) * size_bytes / schedule.num_chunks)
@@ -71,7 +77,9 @@ class RoutedSchedule:
         self.steps = [[legs for _, legs in sorted(own.items())] for own in steps]
 
     def _leg(self, hop: Hop, route: Route, size_bytes: float) -> Leg:
-        return Leg(self.tasks[hop.source], self.tasks[hop.target], size_bytes, route.links, route.latency_s, None, hop, kind="collective")
+        source, target = self.tasks[hop.source], self.tasks[hop.target]
+        counted = None if self.devices is None else (self.devices[hop.source], BYTES_SENT)
+        return Leg(source, target, size_bytes, route.links, route.latency_s, counted, hop, kind="collective")
 
     @cached_property
     def links(self) -> list[Link]:
@@ -88,10 +96,20 @@ class RoutedSchedule:
         return carried
 
     def on_links(self, copies: dict[Link, Link]) -> RoutedSchedule:
-        """The same schedule on other links, for no task."""
+        """The same schedule on other links, for no task; what each rank sends is counted by its number."""
         other = copy(self)
         other.__dict__.pop("links", None)
-        moved = {leg: replace(leg, source=NOBODY, target=NOBODY, links=tuple([copies[link] for link in leg.links])) for leg in self.legs}
+        other.tasks = [NOBODY] * self.num_ranks
+        moved = {
+            leg: replace(
+                leg,
+                source=NOBODY,
+                target=NOBODY,
+                links=tuple([copies[link] for link in leg.links]),
+                counted=(str(leg.content.source), BYTES_SENT),
+            )
+            for leg in self.legs
+        }
         other.legs = list(moved.values())
         other.alone = {leg: Legs([leg]) for leg in other.legs}
         other.steps = [[[moved[leg] for leg in legs] for legs in own] for own in self.steps]
@@ -206,28 +224,6 @@ class Transfers:
         self.left[rank] -= 1
         if not self.left[rank]:
             self._enter_next(rank)
-
-
-def uncontended_seconds(routed: RoutedSchedule) -> list[float]:
-    """The seconds that each rank takes on uncontended links if all begin at once."""
-    clock = Clock()
-    links = SharedLinks(clock)
-    alone = routed.on_links({link: Link(link.name, link.bandwidth_bytes_per_s) for link in routed.links})
-    alone.tasks = [NOBODY] * routed.num_ranks
-    seconds = [0.0] * routed.num_ranks
-    gate, left = clock.gate(), list(range(routed.num_ranks))
-
-    def done(rank: int) -> None:
-        seconds[rank] = clock.now
-        left.pop()
-        if not left:
-            gate.open()
-
-    transfers = Transfers(Transport(clock, links, Trace()), alone, done)
-    for rank in range(routed.num_ranks):
-        transfers.begin(rank)
-    clock.wait(gate, "a collective")
-    return seconds
 
 
 def idle(links: Sequence[Link]) -> bool:

@@ -6,8 +6,9 @@ import pytest
 
 from simdist.collectives import ALGORITHMS
 from simdist.hardware import Network
-from simdist.runtime.simulated.transfers import RoutedSchedule, Transfers, idle, uncontended_seconds
+from simdist.runtime.simulated.transfers import RoutedSchedule, Transfers, idle
 from simdist.runtime.simulated.transport import Transport
+from simdist.runtime.simulated.uncontended import uncontended_seconds
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock
 from simdist.simulation.network import SharedLinks

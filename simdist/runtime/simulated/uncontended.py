@@ -1,0 +1,66 @@
+"""A collective on links without other flows: how long it takes, and how far it is at a moment.
+
+The same collective of the same ranks, begun by all in one moment, takes equally long each time. So it is rehearsed once, on a clock
+and on links of its own, and not simulated again.
+"""
+
+from __future__ import annotations
+
+from simdist.runtime.simulated.transfers import BYTES_SENT, RoutedSchedule, Transfers
+from simdist.runtime.simulated.transport import Transport
+from simdist.simulation.kernel import Clock
+from simdist.simulation.network import Link, SharedLinks
+from simdist.trace import Trace
+
+__all__ = ["uncontended_bytes", "uncontended_seconds"]
+
+
+class Rehearsal:
+    """A collective that all ranks have begun, and that nothing disturbs.
+
+    Attributes:
+        links: copies of those in use.
+        seconds: when each rank is done.
+        over: opens when all are.
+    """
+
+    def __init__(self, routed: RoutedSchedule) -> None:
+        self.clock = Clock()
+        self.links = {link: Link(link.name, link.bandwidth_bytes_per_s) for link in routed.links}
+        self.seconds = [0.0] * routed.num_ranks
+        self.over = self.clock.gate()
+        self.trace = Trace()
+        self._left = routed.num_ranks
+        transport = Transport(self.clock, SharedLinks(self.clock), self.trace)
+        self.transfers = Transfers(transport, routed.on_links(self.links), self._done)
+        for rank in range(routed.num_ranks):
+            self.transfers.begin(rank)
+
+    def _done(self, rank: int) -> None:
+        self.seconds[rank] = self.clock.now
+        self._left -= 1
+        if not self._left:
+            self.over.open()
+
+
+def uncontended_seconds(routed: RoutedSchedule) -> list[float]:
+    """The seconds that each rank takes on uncontended links if all begin at once."""
+    rehearsal = Rehearsal(routed)
+    rehearsal.clock.wait(rehearsal.over, "a collective")
+    return rehearsal.seconds
+
+
+def uncontended_bytes(routed: RoutedSchedule, elapsed_s: float) -> tuple[list[float], list[float]]:
+    """The bytes that have travelled some seconds after all have begun.
+
+    Returns:
+        Those that each rank has sent, counted as by the trace when they leave; and those that each of `routed.links` has carried.
+    """
+    rehearsal = Rehearsal(routed)
+    moment = rehearsal.clock.gate()
+    rehearsal.clock.after(elapsed_s, moment.open)
+    rehearsal.clock.wait(moment, "a moment of a collective")
+    rehearsal.transfers.stop()
+    totals = rehearsal.trace.totals
+    sent = [totals.get((str(rank), BYTES_SENT), 0.0) for rank in range(routed.num_ranks)]
+    return sent, [rehearsal.links[link].bytes_carried for link in routed.links]
