@@ -13,7 +13,8 @@ the package `classroom` beside them. `bring_up_to_date` makes and refreshes them
 
 A notebook is changed if the text of a cell is; outputs and execution counts do not matter. A module of `classroom` must fit the lessons:
 where the student has changed one, the student's is kept as `..._mine.py` and the new one takes its place. A small file keeps what each
-copy was made from; without it, every copy that differs counts as changed.
+copy was made from; without it, every copy that differs counts as changed. Another one keeps what the predictions come to in the lessons
+as they stand.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import re
 from pathlib import Path
 
 import nbformat
+from classroom.own_truths import FILE as TRUTHS
+from classroom.own_truths import stored_truths
 from index_page import FILE as INDEX
 from index_page import index_page
 
@@ -59,6 +62,7 @@ def bring_up_to_date(lessons: Path, copies: Path) -> list[str]:
         desk.renew_module(name, content)
     desk.remove_others({*sources, *modules})
     desk.write(INDEX, index_page(notebooks).encode())
+    desk.write(TRUTHS.name, _truths(notebooks))
     desk.save()
     return desk.lines
 
@@ -168,6 +172,14 @@ def _cleared(path: Path) -> bytes:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     return (nbformat.writes(notebook) + "\n").encode()
+
+
+def _truths(notebooks: list[Path]) -> bytes:
+    """What the predictions of all lessons come to, which copies without outputs do not show."""
+    found: dict[str, str] = {}
+    for path in notebooks:
+        found.update(stored_truths(json.loads(path.read_text(encoding="utf-8"))))
+    return json.dumps(found, indent=1, sort_keys=True).encode()
 
 
 def _beside(name: str, number: int) -> str:

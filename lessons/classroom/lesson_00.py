@@ -43,9 +43,9 @@ second against better updates, is the theme of asynchronous training.
 """
 
 WHY_HOT_SPOT = """
-The workers are the same and the numbers are the same; only the ports differ. With one server, twelve workers read and write through
-one port: a server that all workers ask is a **hot spot**. Four servers are not four times as fast, because each message still
-takes a latency, and because the variables are not split into four equal parts.
+The workers, the model and the data are the same; only the ports differ (and with them the order of the updates). With one server,
+twelve workers read and write through one port: a server that all workers ask is a **hot spot**. Four servers are not four times as
+fast, because each message still takes a latency, and because the variables are not split into four equal parts.
 """
 
 # -- exercises -------------------------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from types import FunctionType
+from typing import Any, cast
 
 import simdist as sd
 from classroom.answers import a_function, a_number, a_whole_number
+from classroom.calls import Watched
 from classroom.exercise import Exercise
 from simdist import keras
 
@@ -159,12 +161,11 @@ def twice_as_long(factor: float) -> str | None:
     return None if 1.94 <= ratio <= 2.06 else f"with the factor {factor:g} a step takes {ratio:.2f} times as long, not 2."
 
 
-def does_it_itself(answer: Any) -> str | None:
+def does_it_itself(average: Callable[..., Any]) -> str | None:
     """The gradient, and that the function does not leave the work to `compute_average_loss`."""
-    names = getattr(getattr(answer, "__code__", None), "co_names", ())
-    if answer is sd.compute_average_loss or (isinstance(names, tuple) and "compute_average_loss" in names):
-        return "compute_average_loss is not allowed here: write a function that does the same."
-    return a_function("of the losses of one replica's examples, for example lambda losses: ...", gives_the_gradient)(answer)
+    watched = Watched(average, cast("FunctionType", sd.compute_average_loss))
+    problem = gives_the_gradient(watched)
+    return "compute_average_loss is not allowed here: write a function that does the same." if watched.has_called else problem
 
 
 first_exercise = Exercise(
@@ -180,7 +181,7 @@ first_exercise = Exercise(
 
 second_exercise = Exercise(
     "Give a function that takes the losses of one replica's examples and returns its part of the mean.",
-    does_it_itself,
+    a_function("of the losses of one replica's examples, for example lambda losses: ...", does_it_itself),
     hints=(
         "The sum of the replica's losses is to be divided by the number of examples of all replicas together.",
         "sd.get_replica_context().all_reduce(sd.ReduceOp.SUM, count) adds the counts of all replicas. The count must be an array: "

@@ -13,6 +13,7 @@ from classroom.answers import a_function
 from classroom.exercise import Exercise, NotAnswered
 from classroom.reading import ROWS, timed_job, times_read, with_time
 from classroom.values import described, plain
+from simdist.data.nodes import INFINITE
 
 __all__ = [
     "WHY_MAKING",
@@ -77,28 +78,44 @@ def slow_run() -> sd.Cluster:
 
 PIPELINES = 3
 BATCHES = [3, 3, 2]  # rows of the batches in which a pipeline reads its 8 rows
+EPOCHS = 4  # of which the orders are compared
+ENDLESS = 1000 * len(BATCHES)  # batches after which a dataset that does not know its length counts as one without end
 
 
 def epochs_of(function: Callable[..., Any], pipeline: int) -> list[list[list[int]]] | str:
-    """The batches of the first two epochs of a pipeline, or what is wrong with them."""
+    """The batches of the first epochs of a pipeline, or what is wrong with them."""
     dataset = function(sd.InputContext(PIPELINES, pipeline, PIPELINES))
     if dataset is ...:
         raise NotAnswered
     if not isinstance(dataset, sd.Dataset):
         return f"the function returned {described(dataset)}: return a dataset."
-    batches = [np.asarray(batch).tolist() for batch in islice(dataset, 2 * len(BATCHES))]
+    batches = [np.asarray(batch).tolist() for batch in islice(dataset, EPOCHS * len(BATCHES))]
     if not all(isinstance(batch, list) and all(type(row) is int for row in batch) for batch in batches):
         return f"pipeline {pipeline} gives {described(batches[0])}, which is no batch of rows: call batch(3)."
     sizes = [len(batch) for batch in batches]
-    if len(batches) < 2 * len(BATCHES) and sizes == BATCHES[: len(sizes)]:
-        return f"pipeline {pipeline} ends after {len(batches)} batches: call repeat()."
-    if set(sizes[:6]) == {3} and len(batches) == 2 * len(BATCHES):
+    if set(sizes) == {3} and len(batches) == EPOCHS * len(BATCHES):
         return whole_batches(batches, pipeline)
-    if sizes != 2 * BATCHES:
-        return (
-            f"the batches of pipeline {pipeline} have {', '.join(map(str, sizes))} rows; those of two epochs should have 3, 3, 2, 3, 3, 2."
-        )
-    return [batches[:3], batches[3:]]
+    if sizes != (EPOCHS * BATCHES)[: len(sizes)]:
+        shown = ", ".join(map(str, sizes[: 2 * len(BATCHES)]))
+        return f"the batches of pipeline {pipeline} have {shown} rows; those of two epochs should have 3, 3, 2, 3, 3, 2."
+    length = length_of(dataset)
+    if length is not None:
+        return f"pipeline {pipeline} ends after {length} batches: call repeat(), without a number."
+    return [batches[start : start + len(BATCHES)] for start in range(0, len(batches), len(BATCHES))]
+
+
+def length_of(dataset: sd.Dataset) -> int | None:
+    """After how many batches a dataset ends; None if it does not.
+
+    Example:
+        >>> length_of(sd.Dataset.range(3).repeat(7)), length_of(sd.Dataset.range(3).repeat())
+        (21, None)
+    """
+    known = dataset.cardinality()
+    if known == INFINITE:
+        return None
+    length = known if known >= 0 else sum(1 for _ in islice(dataset, ENDLESS))
+    return None if known < 0 and length == ENDLESS else length
 
 
 def whole_batches(batches: list[list[int]], pipeline: int) -> str:
@@ -115,14 +132,17 @@ def reads_each_row_once(function: Callable[..., Any]) -> str | None:
     for epochs in found:
         if isinstance(epochs, str):
             return epochs
-    for epoch in (0, 1):
+    for epoch in range(EPOCHS):
         counts = times_read([[batch for epochs in found for batch in epochs[epoch]]])
         wrong = [row for row, count in enumerate(counts) if count != 1]
         if wrong:
             return f"in epoch {epoch}, row {wrong[0]} is read {counts[wrong[0]]} times, and {len(wrong) - 1} other rows are wrong, too."
-    first, second = ([row for epochs in found for batch in epochs[epoch] for row in batch] for epoch in (0, 1))
-    if first == sorted(first) or first == second:
-        return "the order is the same in both epochs: shuffle, with a seed, and let each epoch have an order of its own."
+    for pipeline, epochs in enumerate(found):
+        orders = {tuple(row for batch in epoch for row in batch) for epoch in epochs}
+        if len(orders) < EPOCHS:
+            return (
+                f"pipeline {pipeline} has the same order in two epochs: shuffle, with a seed, and let each epoch have an order of its own."
+            )
     return None
 
 

@@ -53,8 +53,8 @@ one that was under way, too.
 """
 
 WHY_SLOW_DISK = """
-Three seconds: 1 MB at a quarter of the speed. Each owner writes its quarter, side by side, and the checkpoint is whole when the **last**
-of them is done. That is still sooner than the chief, whose disk is healthy: it needs the whole 4 MB.
+Three seconds, four times 0.75: 1 MB takes 2 s to write and 1 s to read back. Each owner writes its quarter, side by side, and the
+checkpoint is whole when the **last** of them is done. That is still sooner than the chief, whose disk is healthy: it needs the whole 4 MB.
 """
 
 WHY_INTERVAL = """

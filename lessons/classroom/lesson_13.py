@@ -104,7 +104,7 @@ MARKETS: dict[str, tuple[float, float | None, int]] = {
     "calm": (1.0, 1200.0, 1),
     "busy": (0.6, 300.0, 0),
 }
-"""Price of a machine for an hour, seconds on average until one is taken, and the seed of the moments."""
+"""Price of a machine for an hour, seconds on average until each one is taken, and the seed of the moments."""
 LATEST_S = 1000.0
 
 

@@ -8,18 +8,18 @@ after a restart of the kernel, does not replace it. A program that runs the less
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 from typing import Any
 
 from classroom.automatic import runs_by_itself
 from classroom.kept import KeptGuesses
+from classroom.own_truths import is_own, literal
 from classroom.stopping import NotYetAnswered
 from classroom.values import Plain, described, plain, wrapped
 
 __all__ = ["Prediction"]
 
-MARKS = re.compile(r"([\\`*_\[\]<>#|$])")  # what Markdown reads as more than a character
+OTHER_NUMBERS = "(The explanation is for the lesson's own numbers.)"
 CLOSE = 0.1  # a measured number that is nearer than this part of the truth is called close; a count is right or wrong
 
 
@@ -76,7 +76,7 @@ class Prediction:
             raise NotYetAnswered(text)
 
     def reveal(self, truth: Any, why: str = "") -> None:
-        """Show the guess beside the truth, then the explanation.
+        """Show the guess beside the truth, then the explanation, which is for the lesson's own truth: of another one it says so.
 
         Args:
             truth: what came out.
@@ -93,6 +93,8 @@ class Prediction:
             guess = self._guess_like(value)
             self._kept.keep(self.question, guess)
             verdict = self._verdict(guess, value)
+            if why and not is_own(self.question, self._in_words(value)):
+                why = f"{textwrap.dedent(why).strip()}\n\n{OTHER_NUMBERS}"
         explain(self.question, verdict, why)
 
     def _guess_like(self, truth: Plain) -> Plain:
@@ -174,5 +176,4 @@ def explain(question: str, verdict: str, why: str) -> None:
     if get_ipython() is None:
         print(wrapped(f"{question}: {verdict}") + f"\n{why}".rstrip())
     else:
-        literal = MARKS.sub(r"\\\1", f"{question}: {verdict}")
-        display(Markdown(f"**{literal}**\n\n{why}".strip()))
+        display(Markdown(f"**{literal(f'{question}: {verdict}')}**\n\n{why}".strip()))

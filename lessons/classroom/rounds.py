@@ -29,13 +29,13 @@ images, labels = (images / 16.0).astype("float32"), labels.astype("int32")
 shuffled = np.random.default_rng(0).permutation(len(images))
 
 
-def make_cluster(workers, jitter, numerics="deferred"):
+def make_cluster(workers, jitter, numerics="deferred", seed=5):
     """Make a cluster in which only the workers take time: a step needs one virtual second, times the jitter."""
     worker = Device(launch_overhead=0.0, jitter=jitter)
     quick = Device(flops=1e30, memory_bandwidth=1e30, launch_overhead=1e-4)
     return sd.Cluster(
         {"worker": workers, "ps": 1},
-        seed=5,
+        seed=seed,
         hardware={"worker": worker, "ps": quick, "chief": quick},
         network=Network(bandwidth=1e18, latency=0.0),
         numerics=numerics,

@@ -106,7 +106,7 @@ def market(cluster: sd.Cluster, between_s: float | None, seed: int, notice_s: fl
 
     Args:
         cluster: whose workers.
-        between_s: seconds on average until a machine is taken; None: never.
+        between_s: seconds on average until a machine that is there is taken, each for itself; None: never.
         seed: of the moments.
         notice_s: seconds from the notice to the end.
     """

@@ -13,6 +13,7 @@ from classroom import Exercise, Prediction
 from classroom.automatic import VARIABLE
 from classroom.exercise import NotAnswered
 from classroom.kept import FILE
+from classroom.own_truths import FILE as TRUTHS
 from classroom.stopping import NotYetAnswered
 from exercise_rows import HOSTILE
 
@@ -166,6 +167,29 @@ def test_lesson_that_runs_by_itself_needs_no_guess(
 def test_programs_that_run_lessons_set_the_variable(program: str) -> None:
     text = (ROOT / program).read_text(encoding="utf-8")
     assert f'"{VARIABLE}"' in text or "import VARIABLE" in text
+
+
+NOTHING_ELSE_KNOWN = [*DAMAGED, b'{"closures": "48"}', b'{"others": "3"}']
+
+
+@pytest.mark.parametrize("content", NOTHING_ELSE_KNOWN, ids=[str(text[:30]) for text in NOTHING_ELSE_KNOWN])
+def test_explanation_of_the_lessons_own_truth_needs_no_word(content: bytes, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / TRUTHS).write_bytes(content)
+    Prediction("closures", 40).reveal(48, why="because")
+    assert capsys.readouterr().out.endswith("it is 48.\nbecause\n")
+
+
+def test_explanation_of_another_truth_says_whose_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / TRUTHS).write_text('{"closures": "48"}')
+    Prediction("closures", 40).reveal(36, why="because")
+    assert capsys.readouterr().out.endswith("it is 36.\nbecause\n\n(The explanation is for the lesson's own numbers.)\n")
+    Prediction("closures", 40).reveal(36)
+    assert "explanation" not in capsys.readouterr().out
+    monkeypatch.setenv(VARIABLE, "1")  # its outputs are compared with those that are stored
+    Prediction("closures", ...).reveal(36, why="because")
+    assert capsys.readouterr().out == "closures: it is 36.\nbecause\n"
 
 
 # -- exercises ----------------------------------------------------------------------------------------------------------

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from classroom import Prediction
+from classroom.automatic import VARIABLE
+from classroom.own_truths import FILE as TRUTHS
+from classroom.own_truths import stored_truths
 from index_page import FILE as INDEX
 from open_lab import main
 from working_copies import STATE, bring_up_to_date
 
+ROOT = Path(__file__).resolve().parents[2]
 NAME = "00_small.ipynb"
 NEW = "00_small_new.ipynb"
 HEAD = "# 00. Small\n\n**What you will learn.** Little. **You need** nothing. **It takes** 1 minute."
@@ -56,6 +62,7 @@ def test_fresh_copies_have_no_outputs_and_only_what_a_student_needs(lessons: Pat
     assert bring_up_to_date(lessons, copies) == []
     assert sorted(path.relative_to(copies).as_posix() for path in copies.rglob("*") if path.is_file()) == [
         STATE,
+        TRUTHS.name,
         NAME,
         INDEX,
         "classroom/lesson_00.py",
@@ -63,6 +70,30 @@ def test_fresh_copies_have_no_outputs_and_only_what_a_student_needs(lessons: Pat
     cell = code(copies / NAME)
     assert (cell.source, cell.outputs, cell.execution_count) == ("print(1)", [], None)
     assert code(lessons / NAME).outputs != []
+
+
+@pytest.mark.parametrize(("truth", "is_own"), [(21.04, True), (20.96, True), (25, False)])
+def test_copies_know_the_truths_of_the_lessons(
+    lessons: Path, copies: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], truth: float, is_own: bool
+) -> None:
+    shown = "**Time\\_s of a\\*b: it is 21 ms.**\n\nBecause it is 21."
+    output = nbformat.v4.new_output("display_data", data={"text/markdown": shown})
+    cells = [nbformat.v4.new_markdown_cell(HEAD, id="a"), nbformat.v4.new_code_cell("1", id="b", outputs=[output], execution_count=1)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), lessons / NAME)
+    bring_up_to_date(lessons, copies)
+    monkeypatch.chdir(copies)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    Prediction("Time_s of a*b", 12, unit="ms").reveal(truth, why="Because it is 21.")
+    assert capsys.readouterr().out.endswith("Because it is 21.\n" if is_own else "\n\n(The explanation is for the lesson's own numbers.)\n")
+
+
+def test_all_truths_of_the_lessons_are_known() -> None:
+    """What `reveal` shows in a notebook is what is looked for."""
+    for path in sorted((ROOT / "lessons").glob("[0-9]*.ipynb")):
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        sources = ["".join(cell["source"]) for cell in notebook["cells"]]
+        questions = {question for source in sources for question in re.findall(r'= Prediction\(\s*"(.*?)"', source)}
+        assert set(stored_truths(notebook)) == questions
 
 
 def test_second_start_writes_nothing(lessons: Path, copies: Path) -> None:

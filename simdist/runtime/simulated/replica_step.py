@@ -130,6 +130,7 @@ class ReplicaStep:
     ) -> None:
         self.world = world
         self.clock = world.clock
+        self.members = members
         self.local = local
         self.own_collective_group = collective_group is None and len(members) > 1
         self.collective_group = (
@@ -233,15 +234,24 @@ class ReplicaStep:
         self.left -= 1
         error = replica.step.error
         if replica.has_died:
-            error = UnavailableError(
-                f"{replica.runtime.task.name} died during a step, which left no mark. Start again from a checkpoint, or make the "
-                "strategy with on_failure='continue' to go on with the survivors."
-            )
+            error = self._error_of_death(replica.runtime.task.name)
         if error is not None:
             self.errors.append(error)
             self._failed(replica, error)
         if self.left == 0:
             self._open()
+
+    def _error_of_death(self, task: str) -> UnavailableError:
+        if any(member.alive for member in self.members):
+            return UnavailableError(
+                f"{task} died during a step, which left no mark. Start again from a checkpoint, or make the strategy with "
+                "on_failure='continue' to go on with the survivors."
+            )
+        # whose death came before does not matter any more
+        self.errors[:] = [error for error in self.errors if not isinstance(error, UnavailableError)]
+        return UnavailableError(
+            f"{task} was the last replica, and died during a step: no copy of the variables is left. Start again from a checkpoint."
+        )
 
     def _failed(self, replica: RunningReplica, error: BaseException) -> None:
         if replica.has_died and len(self.local) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from exercise_rows import Rows
 
 import simdist as sd
 from simdist import keras
+
+alias = sd.compute_average_loss
 
 
 def number_of_examples(losses: Any) -> Any:
@@ -45,6 +48,8 @@ ROWS = {
             (keras.ops.sum, "on 1 replica the gradient is 1.000"),
             (sd.compute_average_loss, "is not allowed"),
             (lambda losses: sd.compute_average_loss(losses), "is not allowed"),
+            (lambda losses: alias(losses), "is not allowed"),
+            (partial(sd.compute_average_loss, sample_weight=None), "is not allowed"),
             (lambda losses: keras.ops.sum(losses) * float("nan"), "the gradient is nan"),
             (0.2, "cannot be called"),
         ],

@@ -20,6 +20,16 @@ def shard_after_shuffle(context: Any) -> sd.Dataset:
     return mixed.shard(context.num_input_pipelines, context.input_pipeline_id).batch(3).repeat()
 
 
+def only_first_shuffles(context: Any) -> sd.Dataset:
+    mine = sharded(context)
+    return (mine if context.input_pipeline_id else mine.shuffle(8, seed=1)).batch(3).repeat()
+
+
+def two_orders(context: Any) -> sd.Dataset:
+    one, other = (sharded(context).shuffle(8, seed, False).batch(3) for seed in (1, 2))
+    return one.concatenate(other).repeat()
+
+
 def total_ms(steps: int, load: float, step: float, prefetch: int) -> float:
     if prefetch == 0:
         return steps * (load + step)
@@ -36,9 +46,17 @@ ROWS = {
         wrong=[
             (lambda context: RANGE.shuffle(24, seed=1).batch(3).repeat(), "reads more than 8 rows"),
             (lambda context: sharded(context).shuffle(8, seed=1).repeat().batch(3), "the end of one epoch and the begin of the next"),
-            (lambda context: sharded(context).shuffle(8, seed=1).batch(3), "ends after 3 batches: call repeat()"),
-            (lambda context: sharded(context).batch(3).repeat(), "the order is the same in both epochs"),
-            (lambda context: sharded(context).shuffle(8, 1, False).batch(3).repeat(), "the order is the same in both epochs"),
+            (lambda context: sharded(context).shuffle(8, seed=1).batch(3), "ends after 3 batches: call repeat(), without a number"),
+            (lambda context: sharded(context).shuffle(8, seed=1).batch(3).repeat(2), "ends after 6 batches: call repeat(), without"),
+            (lambda context: sharded(context).shuffle(8, seed=1).batch(3).repeat(9), "ends after 27 batches: call repeat(), without"),
+            (
+                lambda context: sharded(context).shuffle(8, seed=1).batch(3).filter(lambda rows: rows.sum() >= 0).repeat(99),
+                "ends after 297 batches",
+            ),
+            (lambda context: sharded(context).batch(3).repeat(), "pipeline 0 has the same order in two epochs"),
+            (lambda context: sharded(context).shuffle(8, 1, False).batch(3).repeat(), "pipeline 0 has the same order in two epochs"),
+            (only_first_shuffles, "pipeline 1 has the same order in two epochs"),
+            (two_orders, "pipeline 0 has the same order in two epochs"),
             (lambda context: sharded(context).shuffle(8, seed=1).repeat(), "which is no batch of rows"),
             (lambda context: sharded(context).shuffle(8, seed=1).batch(4).repeat(), "have 4, 4, 4, 4, 4, 4 rows"),
             (shard_after_shuffle, "times, and"),

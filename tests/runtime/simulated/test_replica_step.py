@@ -50,6 +50,28 @@ def test_the_last_survivor_dies_with_its_task() -> None:
     assert max(span.end_s for span in cluster.trace.spans) <= crash_s
 
 
+@pytest.mark.parametrize(("dies_s", "last"), [([], "worker:0"), ([0.5], "worker:1"), ([0.3, 0.5], "worker:2"), ([0.3, 0.3], "worker:2")])
+@pytest.mark.parametrize("on_failure", ["raise", "continue"])
+def test_the_death_of_the_last_replica_is_not_to_be_survived(dies_s: list[float], last: str, on_failure: str) -> None:
+    """Those before die in the same step."""
+    cluster, step, _ = one_second_steps(workers=1 + len(dies_s), on_failure=on_failure)
+    step()
+    for worker, second in enumerate([*dies_s, 0.5]):
+        cluster.faults.crash(f"worker:{worker}", at=cluster.now + second)
+    with pytest.raises(UnavailableError) as caught:
+        step()
+    said = "was the last replica, and died during a step: no copy of the variables is left. Start again from a checkpoint."
+    assert str(caught.value) == f"{last} {said}"
+
+
+def test_a_death_that_leaves_others_can_be_survived() -> None:
+    cluster, step, _ = one_second_steps(workers=2)
+    step()
+    cluster.faults.crash("worker:0", at=cluster.now + 0.5)
+    with pytest.raises(UnavailableError, match=r"worker:0 died during a step, which left no mark.* on_failure='continue' to go on"):
+        step()
+
+
 def test_steps_that_cannot_begin_leave_no_listener_and_one_detection() -> None:
     cluster, step, _ = one_second_steps(workers=3)
     step()
