@@ -47,7 +47,7 @@ class RoutedSchedule:
         schedule: of the collective.
         route: (source rank, target rank) -> its route.
         size_bytes: of each rank's data.
-        tasks: of each rank; without them it can only be rehearsed (`uncontended.py`).
+        tasks: of each rank; without them it can only be timed alone (`uncontended.py`).
         devices: of each rank; the trace counts the bytes that they send. None: they are not counted.
     """
 

@@ -1,7 +1,7 @@
 """A collective on links without other flows: how long it takes, and how far it is at a moment.
 
-The same collective of the same ranks, begun by all in one moment, takes equally long each time. So it is rehearsed once, on a clock
-and on links of its own, and not simulated again.
+The same collective of the same ranks, begun by all in one moment, takes equally long each time. So it is simulated once, on a clock
+and on links of its own, and not again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from simdist.trace import Trace
 __all__ = ["uncontended_bytes", "uncontended_seconds"]
 
 
-class Rehearsal:
+class AloneOnLinks:
     """A collective that all ranks have begun, and that nothing disturbs.
 
     Attributes:
@@ -45,9 +45,9 @@ class Rehearsal:
 
 def uncontended_seconds(routed: RoutedSchedule) -> list[float]:
     """The seconds that each rank takes on uncontended links if all begin at once."""
-    rehearsal = Rehearsal(routed)
-    rehearsal.clock.wait(rehearsal.over, "a collective")
-    return rehearsal.seconds
+    alone = AloneOnLinks(routed)
+    alone.clock.wait(alone.over, "a collective")
+    return alone.seconds
 
 
 def uncontended_bytes(routed: RoutedSchedule, elapsed_s: float) -> tuple[list[float], list[float]]:
@@ -56,11 +56,11 @@ def uncontended_bytes(routed: RoutedSchedule, elapsed_s: float) -> tuple[list[fl
     Returns:
         Those that each rank has sent, counted as by the trace when they leave; and those that each of `routed.links` has carried.
     """
-    rehearsal = Rehearsal(routed)
-    moment = rehearsal.clock.gate()
-    rehearsal.clock.after(elapsed_s, moment.open)
-    rehearsal.clock.wait(moment, "a moment of a collective")
-    rehearsal.transfers.stop()
-    totals = rehearsal.trace.totals
+    alone = AloneOnLinks(routed)
+    moment = alone.clock.gate()
+    alone.clock.after(elapsed_s, moment.open)
+    alone.clock.wait(moment, "a moment of a collective")
+    alone.transfers.stop()
+    totals = alone.trace.totals
     sent = [totals.get((str(rank), BYTES_SENT), 0.0) for rank in range(routed.num_ranks)]
-    return sent, [rehearsal.links[link].bytes_carried for link in routed.links]
+    return sent, [alone.links[link].bytes_carried for link in routed.links]
