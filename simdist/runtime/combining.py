@@ -220,4 +220,7 @@ def _remedy(one: Collective, other: Collective) -> str:
             "They look up rows of different tables. Look up rows of the same ones in all mains, also where there are none to look up; or "
             "read the tables as a whole, table.value[ids], in all of them."
         )
-    return "All replicas must build the same model and run the same step; compare their mains."
+    return (
+        "All replicas must build the same model and run the same step, and what reads logs, metrics or values of each replica (a callback, too) "
+        "must do so in all mains; compare their mains."
+    )
