@@ -117,6 +117,7 @@ class Strategy(ReplicaOperations):
 
     moves_rows: bool = False
     is_served = False
+    averages_updates: bool = False
     """Whether variables are on servers, one value for all replicas."""
 
     def __init__(self, cluster: Cluster | None) -> None:

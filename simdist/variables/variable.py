@@ -65,6 +65,11 @@ class OwningStrategy(Scope, Protocol):
         """Whether variables are on servers, one value for all replicas."""
         ...
 
+    @property
+    def averages_updates(self) -> bool:
+        """Whether the updates of several workers are averaged before they count, and then count as one."""
+        ...
+
     def require_change_at_once(self, variable: Variable, /) -> None:
         """Raise if a variable must not be changed outside of every step here and now."""
         ...
