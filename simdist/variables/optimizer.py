@@ -34,7 +34,7 @@ from simdist.variables.loss_scaling import unscaled
 from simdist.variables.optimizer_rule import OptimizerRule
 from simdist.variables.variable import Variable
 
-__all__ = ["Optimizer", "as_variable"]
+__all__ = ["Optimizer", "as_variable", "renew_rules"]
 
 
 class Optimizer:
@@ -180,6 +180,13 @@ class Optimizer:
         if is_keras_optimizer(self.wrapped):
             return self.wrapped.iterations
         return sum(rule.count() for rule in self._rules)
+
+
+def renew_rules(optimizer: KerasOptimizer) -> None:
+    """Let steps go on with what a Keras optimizer is now, where it has taken some."""
+    rules: list[OptimizerRule] = vars(optimizer).get("_simdist_rules", [])
+    for rule in rules:
+        rule.renew()
 
 
 def as_variable(variable: AnyVariable) -> Variable:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
-from simdist.variables.keras_objects import BOOKKEEPING, KerasOptimizer, is_keras_optimizer, learning_rate_of
+from simdist.variables.keras_objects import BOOKKEEPING, KerasOptimizer, core_of, is_keras_optimizer, learning_rate_of
 
 __all__ = ["Fingerprint", "carry_attributes", "fingerprint_of", "require_all_carried"]
 
@@ -43,9 +43,11 @@ def fingerprint_of(optimizer: KerasOptimizer) -> Fingerprint:
     """What tells whether an optimizer was changed: its plain attributes, and its schedule if it has one."""
     import keras
 
-    rate = learning_rate_of(optimizer)
+    core = core_of(optimizer)
+    rate = learning_rate_of(core)
+    attributes = _plain(core) if core is optimizer else {**_plain(optimizer), **_plain(core)}
     schedule = None if isinstance(rate, keras.Variable) else _Same(rate)
-    return {**{name: _frozen(value) for name, value in _plain(optimizer).items()}, "learning rate": schedule}
+    return {**{name: _frozen(value) for name, value in attributes.items()}, "learning_rate": schedule}
 
 
 def carry_attributes(optimizer: KerasOptimizer, copy: KerasOptimizer, built: Callable[[], KerasOptimizer]) -> None:

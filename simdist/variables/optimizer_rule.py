@@ -11,11 +11,12 @@ The count of steps of a group is the number of updates that were applied to it: 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 
 from simdist.caches import BoundedCache
-from simdist.errors import FailedPreconditionError, SimdistError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.arrays import Array
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
@@ -25,6 +26,7 @@ from simdist.program.values import Aval
 from simdist.variables.independence import is_elementwise, require_independent, require_whole_or_elementwise
 from simdist.variables.keras_copies import Role, begins_with_values
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
+from simdist.variables.optimizer_attributes import Fingerprint, fingerprint_of
 from simdist.variables.row_rule import (
     RowUpdate,
     changed_state,
@@ -66,6 +68,7 @@ class OptimizerRule(UpdateRule):
         self.slots: OptimizerSlots | None = None
         self._begins_with_values: bool | None = None  # not tried yet
         self._is_independent = False  # not known yet
+        self._fingerprint: Fingerprint = {}  # none yet
         self._of_rows: BoundedCache[tuple[tuple[Cell, Aval], ...], SlotOptimizer | None] = BoundedCache(KEPT_FORMS)
         self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
 
@@ -83,6 +86,7 @@ class OptimizerRule(UpdateRule):
         cells = [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
         own = [cell for _, cell in cells]
         if owner in self.slot_optimizers:
+            self.renew()
             layout.join([*own, *self.slot_optimizers[owner].cells])
             return
         if self.lazy_rows and not self.slot_optimizers:
@@ -99,12 +103,47 @@ class OptimizerRule(UpdateRule):
             layout.take_back(before)  # a server is down, or full: nothing is left of the slots
             raise
         self.slot_optimizers[owner], self.optimized[owner] = slot_optimizer, cells
+        self._fingerprint = self._fingerprint or self._present_fingerprint()
         if self.slots is not None:
             self.slots.bind(
                 {owner: (slot_optimizer, self.optimized[owner]) for owner, slot_optimizer in self.slot_optimizers.items()}, layout
             )
         if self.is_built:
             built(self.holder)
+
+    def renew(self) -> None:
+        """Go on with the attributes and the schedule that a Keras optimizer has now; its slots and its count stay.
+
+        Raises:
+            InvalidArgumentError: they need other slots.
+        """
+        present = self._present_fingerprint()
+        if not self.slot_optimizers or present == self._fingerprint:
+            return
+        changed = sorted(name for name in {*present, *self._fingerprint} if present.get(name) != self._fingerprint.get(name))
+        self._is_independent = False
+        with jax.ensure_compile_time_eval():
+            self._require_independent()
+            self.slot_optimizers = {owner: self._renewed(owner, changed) for owner in self.slot_optimizers}
+        self._of_rows.clear()
+        self._leaves_alone.clear()
+        self._fingerprint = present
+        self.variables[0].placement.store.layout.outdate()
+
+    def _present_fingerprint(self) -> Fingerprint:
+        return fingerprint_of(self.optimizer) if is_keras_optimizer(self.optimizer) else {}
+
+    def _renewed(self, owner: Owner, changed: Sequence[str]) -> SlotOptimizer:
+        assert is_keras_optimizer(self.optimizer)
+        old, pairs = self.slot_optimizers[owner], [(self.variables[number], cell) for number, cell in self.optimized[owner]]
+        new = keras_slot_optimizer(self.optimizer, pairs)
+        if not new.goes_on_from(old):
+            raise InvalidArgumentError(
+                f"{type(self.optimizer).__name__} has other values of {', '.join(changed)} than at its first step, and needs other slots "
+                "for them than it has. Set them before the first step, or make a new optimizer."
+            )
+        require_whole_or_elementwise(self.optimizer, new, [cell for _, cell in pairs])
+        return replace(old, apply=new.apply, roles=new.roles)
 
     def _require_independent(self) -> None:
         """Refuse a rule that has to see all variables at once, if no owner has all of them.
