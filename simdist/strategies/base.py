@@ -116,6 +116,7 @@ class Strategy(ReplicaOperations):
     """
 
     moves_rows: bool = False
+    averages_updates: bool = False
     is_served = False
     """Whether variables are on servers, one value for all replicas."""
 

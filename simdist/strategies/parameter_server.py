@@ -143,6 +143,7 @@ class ParameterServerStrategy(Strategy):
         count = whole_number(devices_per_worker, "devices_per_worker", 1)
         self.replicas = WorkerReplicas(self, count) if count > 1 else None
         # Gradients of rows cannot be averaged before they meet, in a round or in a worker.
+        self.averages_updates = self.serving.in_rounds
         self.moves_rows = not self.serving.in_rounds and self.replicas is None
         self._placement = server_placement(placement, self.servers, self.store.layout)
         self.worker_copies = WorkerCopies(self)

@@ -3,7 +3,7 @@
 Programs written for tf.distribute call ``optimizer.apply_gradients`` in a replica and expect the gradients of all replicas to be
 added up first. Keras on JAX knows no replicas and would let each of them make its own change. So in a step, and for variables that
 belong to a strategy, the call goes where `simdist.Optimizer` takes it. ``stateless_apply``, which a ``train_step`` of the user's own calls,
-goes there as well.
+goes there as well, and what is assigned to ``learning_rate``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from simdist.errors import InvalidArgumentError
 from simdist.training.adoption import StepScope
 from simdist.training.stateless_step import Values, current_step
-from simdist.variables.keras_objects import KerasOptimizer, KerasVariable, trained_variables
-from simdist.variables.optimizer import Optimizer
+from simdist.variables.keras_objects import KerasOptimizer, KerasVariable, LearningRate, trained_variables
+from simdist.variables.optimizer import Optimizer, renew_rules
 
 __all__ = ["install"]
 
@@ -70,14 +70,28 @@ def _stateless_by_strategies(original: Callable[..., Any]) -> Callable[..., Appl
     return stateless_apply
 
 
+def _followed_by_strategies(original: property) -> property:
+    """Keras' `learning_rate`; a schedule that is assigned counts from the next step on."""
+    assign = original.fset
+    assert assign is not None
+
+    def learning_rate(self: KerasOptimizer, rate: LearningRate | float) -> None:
+        assign(self, rate)
+        if callable(rate):
+            renew_rules(self)
+
+    return property(original.fget, learning_rate, doc=original.__doc__)
+
+
 def _wrapped(optimizer: KerasOptimizer) -> Optimizer:
     return optimizer.__dict__.setdefault("_simdist_optimizer", Optimizer(optimizer))
 
 
 def install() -> None:
-    """Put these in the place of Keras' `apply` and `stateless_apply`. Done once."""
+    """Put these in the place of Keras' `apply`, `stateless_apply` and `learning_rate`. Done once."""
     for kind in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
         if kind.apply.__module__ != __name__:
             kind.apply = _applied_by_strategies(kind.apply)
         if kind.stateless_apply.__module__ != __name__:
             kind.stateless_apply = _stateless_by_strategies(kind.stateless_apply)
+            kind.learning_rate = _followed_by_strategies(kind.learning_rate)

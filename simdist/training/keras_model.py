@@ -82,7 +82,7 @@ class TrainingState:
         position: where the training stands that runs.
         evaluation_executions: batches of an evaluation between two calls of hooks; None: as of a training.
         is_built: whether the variables of the compiled loss and metrics were made.
-        train_step: the traced step of `fit`.
+        train_step: the traced step of `fit`, with the variables that were trainable then, by identity.
         forward_steps: those of evaluation and prediction, each with the variables that were trainable then, by identity.
     """
 
@@ -91,7 +91,7 @@ class TrainingState:
     position: TrainingPosition | None = None
     evaluation_executions: int | None = None
     is_built: bool = False
-    train_step: StepFunction | None = None
+    train_step: tuple[list[int], StepFunction] | None = None
     forward_steps: dict[str, tuple[list[int], ForwardStep]] = field(default_factory=dict[str, tuple[list[int], ForwardStep]])
 
     def forget_steps(self) -> None:

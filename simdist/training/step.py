@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.program.saved_parts import built
@@ -59,21 +60,44 @@ def train_step_of(model: StrategyModel) -> StepFunction:
     """The step that `fit` runs: that of the compiled loss, optimizer and metrics, or the user's own; it returns the logs of the latter.
 
     Replicas weigh their loss by their part of the global batch, so that uneven parts give the exact gradient.
+
+    Raises:
+        InvalidArgumentError: other variables are trainable than in the step before.
     """
-    state = model.simdist_state
+    state, trainable = model.simdist_state, [id(variable) for variable in model.trainable_variables]
+    if state.train_step is not None and state.train_step[0] != trainable:
+        # A step of the user's own says itself what it does with other variables.
+        if not has_own_step(model):
+            _refuse_other_variables(model, state.train_step[0])
+        state.train_step = None
     if state.train_step is None:
-        strategy = strategy_of(model)
-        if has_own_step(model):
-            prepare_optimizer(model)
-            replica_step = stateless_replica_step(model, counts_alone=isinstance(strategy, ParameterServerStrategy))
-        else:
-            replica_step = _compiled_replica_step(model)
+        state.train_step = trainable, eager_where_asked(model, _traced_step(model))
+    return state.train_step[1]
 
-        def train_step(iterator: Iterator[Tree]) -> Tree:
-            return strategy.run(replica_step, args=(next(iterator),))
 
-        state.train_step = eager_where_asked(model, StepFunction(train_step))
-    return state.train_step
+def _traced_step(model: StrategyModel) -> StepFunction:
+    strategy = strategy_of(model)
+    if has_own_step(model):
+        prepare_optimizer(model)
+        replica_step = stateless_replica_step(model, counts_alone=isinstance(strategy, ParameterServerStrategy))
+    else:
+        replica_step = _compiled_replica_step(model)
+
+    def train_step(iterator: Iterator[Tree]) -> Tree:
+        return strategy.run(replica_step, args=(next(iterator),))
+
+    return StepFunction(train_step)
+
+
+def _refuse_other_variables(model: StrategyModel, known: list[int]) -> None:
+    present = {id(variable): variable.path for variable in model.trainable_variables}
+    frozen = [variable.path for variable in model.weights if id(variable) in known and id(variable) not in present]
+    added = [path for number, path in present.items() if number not in known]
+    names = "; ".join(f"{what}: {', '.join(paths[:3])}" for what, paths in (("no longer", frozen), ("now also", added)) if paths)
+    raise InvalidArgumentError(
+        f"{model.name} has other trainable variables than when it was compiled ({names}), and its optimizer was built for those. Compile "
+        "it again, with a new optimizer."
+    )
 
 
 def eager_where_asked(model: StrategyModel, step: StepFunction) -> StepFunction:

@@ -7,6 +7,7 @@ variable i belongs to variable i. That holds for every optimizer, one's own incl
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,6 @@ from simdist.process_state import TaskContext, active_context
 from simdist.program.arrays import Array, jax_array
 from simdist.program.values import Aval
 from simdist.variables.keras_objects import (
-    Config,
     KerasOptimizer,
     KerasVariable,
     core_of,
@@ -31,14 +31,15 @@ from simdist.variables.keras_objects import (
     learning_rate_of,
     rename,
     set_schedule,
+    without_clipping,
 )
+from simdist.variables.optimizer_attributes import carry_attributes, require_all_carried
 from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
-__all__ = ["Role", "apart", "begins_with_values", "built_roles", "copy_for", "stand_in_for"]
+__all__ = ["UNUSED_RATE", "Role", "apart", "begins_with_values", "built_roles", "clips_with_update", "copy_for", "stand_in_for"]
 
-CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
-BEFORE_THE_UPDATE = (*CLIPPING, "loss_scale_factor")
+BEFORE_THE_UPDATE = ("clipnorm", "clipvalue", "global_clipnorm", "loss_scale_factor")
 # What stands in for a variable of so many bytes takes no memory.
 LARGE_BYTES = 2 << 20
 
@@ -50,7 +51,7 @@ class Role(NamedTuple):
     """The role of a variable of an optimizer.
 
     Attributes:
-        kind: "iteration", "learning_rate", "slot" (of one trained variable), "shared" (of all of them), or "unused".
+        kind: "iteration", "learning_rate", "slot" (of one trained variable), "shared" (of all of them), or "unused": from before `build`.
         owner: of a slot: the number of the trained variable.
         number: among those of the same kind and owner, in the order in which they were made.
     """
@@ -58,6 +59,10 @@ class Role(NamedTuple):
     kind: str
     owner: int = -1
     number: int = 0
+
+
+UNUSED_RATE = Role("unused", number=-1)
+"""Of the learning rate with which a copy was created that then follows a schedule."""
 
 
 def apart(make: Callable[[], Kept]) -> Kept:
@@ -104,7 +109,9 @@ def built_roles(optimizer: KerasOptimizer, trained: Sequence[KerasVariable]) -> 
     walked.note(-1)
     roles = walked.roles
     roles[id(counter_of(core))], roles[id(learning_rate_of(core))] = Role("iteration"), Role("learning_rate")
-    return [roles.get(id(variable), Role("unused", number=number)) for number, variable in enumerate(optimizer.variables)]
+    unused_rate = next((v for v in core.variables if v.name == "learning_rate" and id(v) not in roles), None)
+    others = itertools.count()
+    return [roles.get(id(v)) or (UNUSED_RATE if v is unused_rate else Role("unused", number=next(others))) for v in optimizer.variables]
 
 
 def copy_for(
@@ -121,7 +128,7 @@ def copy_for(
         The copy, and the roles of its variables; the owner of a slot is a number among the pairs.
 
     Raises:
-        InvalidArgumentError: it does something to whole variables, and these are sharded.
+        InvalidArgumentError: it does something to whole variables, and these are sharded; or no other one can be like it.
     """
     core = core_of(optimizer)
     copy = _unbuilt_copy(core, cells)
@@ -131,6 +138,7 @@ def copy_for(
     for stand_in, value in zip(stand_ins, values or (), strict=False):
         stand_in.assign(value)
     roles = built_roles(copy, stand_ins)
+    require_all_carried(core, core_of(copy))
     if core.weight_decay:
         left_out = [s for s, (v, _) in zip(stand_ins, cells, strict=True) if not _decays(core, v)]
         core_of(copy).exclude_from_weight_decay(var_list=left_out)
@@ -169,44 +177,72 @@ def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
     return stand_in
 
 
+def clips_with_update(optimizer: KerasOptimizer, variable: Variable) -> bool:
+    """Whether gradients are clipped where they are applied, as only there they are complete: accumulated, or averaged over workers."""
+    strategy = variable.placement.store.strategy
+    return bool(core_of(optimizer).gradient_accumulation_steps) or (strategy is not None and strategy.averages_updates)
+
+
 def _unbuilt_copy(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> KerasOptimizer:
     import keras
 
+    copy = _of_config(optimizer)
+    carry_attributes(optimizer, copy, lambda: _built(_of_config(optimizer), cells))
+    if clips_with_update(optimizer, cells[0][0]):
+        _require_whole_to_clip(optimizer, cells)
+    else:
+        without_clipping(copy)
     schedule = learning_rate_of(optimizer)
-    if isinstance(schedule, keras.Variable):
-        # A look at the rate would compute what it depends on; with numerics="off" it is no number at all. (Keras would track what is set.)
-        optimizer.__dict__["_learning_rate"] = keras.Variable(0.001)
+    if not isinstance(schedule, keras.Variable):
+        set_schedule(copy, schedule)
+    return copy
+
+
+def _built(copy: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> KerasOptimizer:
+    built_roles(copy, [stand_in_for(variable, cell) for variable, cell in cells])
+    return copy
+
+
+def _of_config(optimizer: KerasOptimizer) -> KerasOptimizer:
+    """A new optimizer of the same configuration, with any learning rate.
+
+    Raises:
+        InvalidArgumentError: its class cannot make one.
+    """
+    import keras
+
+    rate = learning_rate_of(optimizer)
+    # A look at the rate would compute what it depends on; with numerics="off" it is no number at all. (Keras would track what is set.)
+    vars(optimizer)["_learning_rate"] = keras.Variable(0.001)
     try:
         with warnings.catch_warnings():
             # Keras converts its own learning rate to numpy in a way that numpy 2 warns of.
             warnings.simplefilter("ignore", DeprecationWarning)
             config = optimizer.get_config()
     finally:
-        optimizer.__dict__["_learning_rate"] = schedule
+        vars(optimizer)["_learning_rate"] = rate
     # What belongs to whole gradients is done before they are cut (`simdist.variables.optimizer`).
-    for name in BEFORE_THE_UPDATE:
-        if name in config and not (name in CLIPPING and config.get("gradient_accumulation_steps")):
-            config[name] = None
+    config.update({name: None for name in BEFORE_THE_UPDATE if name in config})
     config.pop("name", None)
-    if not isinstance(config.get("learning_rate"), float):
-        config["learning_rate"] = 0.001
-    _require_whole_to_clip(config, cells)
-    copy = type(optimizer).from_config(config)
-    if not isinstance(schedule, keras.Variable):
-        set_schedule(copy, schedule)
-    return copy
+    try:
+        return type(optimizer).from_config(config)
+    except Exception as error:  # of the user's class
+        raise InvalidArgumentError(
+            f"{type(optimizer).__name__} cannot be copied for the tasks that hold variables: its from_config(get_config()) raises "
+            f"{type(error).__name__}: {error} Let its get_config return the arguments that its constructor takes, by their names."
+        ) from error
 
 
-def _require_whole_to_clip(config: Config, cells: Sequence[tuple[Variable, Cell]]) -> None:
-    """Accumulated gradients are clipped where they are accumulated, so a norm must be that of all that lies there.
+def _require_whole_to_clip(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> None:
+    """Gradients that are accumulated, or averaged over workers, are clipped where that is done: a norm must be that of all that lies there.
 
     Raises:
         InvalidArgumentError: variables are sharded.
     """
-    if (config.get("clipnorm") or config.get("global_clipnorm")) and any(cell.range is not None for _, cell in cells):
+    if (optimizer.clipnorm or optimizer.global_clipnorm) and any(cell.range is not None for _, cell in cells):
         raise InvalidArgumentError(
-            "Clipping by norm together with gradient_accumulation_steps needs whole variables, and these are sharded. Use clipvalue, or no "
-            "variable_partitioner."
+            "Clipping by norm together with gradient_accumulation_steps, mode='sync' or mode='bounded' needs whole variables, and these "
+            "are sharded. Use clipvalue, or no variable_partitioner."
         )
 
 

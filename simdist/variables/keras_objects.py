@@ -15,6 +15,7 @@ import jax
 from simdist.program.arrays import ArrayLike, HostArray, Tree
 
 __all__ = [
+    "BOOKKEEPING",
     "Config",
     "GradientTransformation",
     "KerasOptimizer",
@@ -26,12 +27,14 @@ __all__ = [
     "counter_of",
     "decays",
     "excludes_by_name",
+    "holds_optimizers",
     "is_keras_optimizer",
     "is_scaling",
     "learning_rate_of",
     "rename",
     "set_schedule",
     "trained_variables",
+    "without_clipping",
 ]
 
 
@@ -76,6 +79,8 @@ class KerasOptimizer(Protocol):
     loss_scale_factor: float | None
     gradient_accumulation_steps: int | None
     weight_decay: float | None
+    clipnorm: float | None
+    global_clipnorm: float | None
 
     @property
     def variables(self) -> Sequence[KerasVariable]: ...
@@ -121,6 +126,11 @@ def is_keras_optimizer(optimizer: object) -> TypeGuard[KerasOptimizer]:
     return hasattr(optimizer, "update_step")
 
 
+def holds_optimizers(optimizer: KerasOptimizer) -> bool:
+    """Whether it is a Keras `MultiOptimizer`, which has an optimizer for each of several sets of variables."""
+    return isinstance(getattr(optimizer, "optimizers", None), list)
+
+
 def is_scaling(optimizer: object) -> TypeGuard[LossScaleOptimizer]:
     """Whether it is a Keras `LossScaleOptimizer`, which wraps another one."""
     return hasattr(optimizer, "inner_optimizer") and hasattr(optimizer, "dynamic_growth_steps")
@@ -132,6 +142,24 @@ def core_of(optimizer: KerasOptimizer) -> KerasOptimizer:
 
 
 # -- what is private to Keras -----------------------------------------------------------------------------------------
+
+BOOKKEEPING = frozenset((
+    "_clip_gradients",
+    "_exclude_from_weight_decay",
+    "_exclude_from_weight_decay_cache",
+    "_exclude_from_weight_decay_pattern",
+    "_iterations",
+    "_learning_rate",
+    "_lock",
+    "_tracker",
+    "_trainable_variables",
+    "_trainable_variables_indices",
+    "_variables",
+    "built",
+    "loss_scale_factor",
+    "name",
+))  # fmt: skip
+"""Attributes in which an optimizer keeps its variables and their names; and its loss scale, which is taken off before the update."""
 
 
 def counter_of(optimizer: KerasOptimizer) -> KerasVariable:
@@ -157,6 +185,11 @@ def trained_variables(optimizer: KerasOptimizer) -> Sequence[KerasVariable]:
 def clipped(optimizer: KerasOptimizer, gradients: list[jax.Array]) -> list[jax.Array]:
     """Gradients, clipped as an optimizer was asked to."""
     return list(optimizer._clip_gradients(gradients))
+
+
+def without_clipping(optimizer: KerasOptimizer) -> None:
+    """Let an optimizer clip nothing: its gradients are clipped before they reach it."""
+    vars(optimizer)["_clip_gradients"] = list
 
 
 def decays(optimizer: KerasOptimizer, variable: KerasVariable) -> bool:

@@ -25,12 +25,13 @@ Given = Sequence[jax.Array | None]
 Apply = Callable[[Flat, Flat, Given], tuple[Flat, Flat]]
 
 
-def unscaled(optimizer: LossScaleOptimizer, gradients: Flat) -> list[jax.Array]:
+def unscaled(optimizer: LossScaleOptimizer, gradients: Flat, clips_later: bool) -> list[jax.Array]:
     """Gradients of a scaled loss, without the scale and clipped as the inner optimizer asks; all NaN where one is not finite.
 
     Args:
         optimizer: whose scale it was.
         gradients: p arrays, one for each variable.
+        clips_later: whether they are clipped with the update, and not here.
 
     Raises:
         FailedPreconditionError: the optimizer has no scale yet.
@@ -43,7 +44,7 @@ def unscaled(optimizer: LossScaleOptimizer, gradients: Flat) -> list[jax.Array]:
     inner, scale = optimizer.inner_optimizer, optimizer.dynamic_scale.value
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients]))
     gradients = [gradient / scale for gradient in gradients]
-    if not inner.gradient_accumulation_steps:
+    if not clips_later:
         gradients = clipped(inner, gradients)
     return [jnp.where(finite, gradient, jnp.nan) for gradient in gradients]
 

@@ -19,11 +19,13 @@ from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
 from simdist.variables.gradient_sum import policy_of, summed_over_replicas
 from simdist.variables.handles import AnyVariable, adopted, own_variable, shown_name
+from simdist.variables.keras_copies import clips_with_update
 from simdist.variables.keras_objects import (
     GradientTransformation,
     KerasOptimizer,
     KerasVariable,
     clipped,
+    holds_optimizers,
     is_keras_optimizer,
     is_scaling,
     trained_variables,
@@ -32,7 +34,7 @@ from simdist.variables.loss_scaling import unscaled
 from simdist.variables.optimizer_rule import OptimizerRule
 from simdist.variables.variable import Variable
 
-__all__ = ["Optimizer", "as_variable"]
+__all__ = ["Optimizer", "as_variable", "renew_rules"]
 
 
 class Optimizer:
@@ -47,6 +49,7 @@ class Optimizer:
             of a dense gradient. It makes a difference for rules whose slots decay (momentum, RMSprop, Adam).
 
     Raises:
+        InvalidArgumentError: a Keras `MultiOptimizer`.
         TypeError: neither of the two, or `lazy_rows` neither True nor False.
 
     Example:
@@ -63,6 +66,11 @@ class Optimizer:
     def __init__(self, optimizer: KerasOptimizer | GradientTransformation, lazy_rows: bool = False) -> None:
         if not (is_keras_optimizer(optimizer) or isinstance(optimizer, GradientTransformation)):
             raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
+        if is_keras_optimizer(optimizer) and holds_optimizers(optimizer):
+            raise InvalidArgumentError(
+                f"{type(optimizer).__name__} has several optimizers, each with slots and a count of its own, and sd.Optimizer takes one. "
+                "In a step of your own, apply one sd.Optimizer to each set of variables; or train all of them with one optimizer."
+            )
         self.wrapped = optimizer
         self.lazy_rows = flag(lazy_rows, "lazy_rows")
         self._compressed: dict[Compressor, CompressedSum] = {}
@@ -114,7 +122,7 @@ class Optimizer:
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
             gradients = self._summed(tracer, gradients, variables)
         if variables:
-            tracer.update(self._rule(state_of), variables, self._clipped(gradients))
+            tracer.update(self._rule(state_of), variables, self._clipped(gradients, variables[0]))
 
     def _rule(self, variables: Sequence[Variable]) -> OptimizerRule:
         """The rule for these variables: of a Keras optimizer the only one, for all that it was built with.
@@ -142,17 +150,18 @@ class Optimizer:
             self._compressed[compression] = CompressedSum(compression)
         return self._compressed[compression].sums(tracer, gradients, variables)
 
-    def _clipped(self, gradients: list[jax.Array]) -> list[jax.Array]:
-        """The gradients, unscaled and clipped; those that are accumulated are clipped when they are complete."""
+    def _clipped(self, gradients: list[jax.Array], variable: Variable) -> list[jax.Array]:
+        """The gradients, unscaled and clipped; those that are accumulated, or averaged over workers, are clipped when they are complete."""
         optimizer = self.wrapped
         if not is_keras_optimizer(optimizer):
             return gradients
+        clips_later = clips_with_update(optimizer, variable)
         if is_scaling(optimizer):
-            return unscaled(optimizer, gradients)
+            return unscaled(optimizer, gradients, clips_later)
         scale = optimizer.loss_scale_factor
         if scale is not None:
             gradients = [gradient / scale for gradient in gradients]
-        return gradients if optimizer.gradient_accumulation_steps else clipped(optimizer, gradients)
+        return gradients if clips_later else clipped(optimizer, gradients)
 
     def saved_state(self) -> dict[str, Variable]:
         """The state of an Optax transformation as variables of whole values, by path; that of a Keras optimizer is its own."""
@@ -171,6 +180,13 @@ class Optimizer:
         if is_keras_optimizer(self.wrapped):
             return self.wrapped.iterations
         return sum(rule.count() for rule in self._rules)
+
+
+def renew_rules(optimizer: KerasOptimizer) -> None:
+    """Let steps go on with what a Keras optimizer is now, where it has taken some."""
+    rules: list[OptimizerRule] = vars(optimizer).get("_simdist_rules", [])
+    for rule in rules:
+        rule.renew()
 
 
 def as_variable(variable: AnyVariable) -> Variable:

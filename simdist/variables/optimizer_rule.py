@@ -1,9 +1,9 @@
 """The update rule of an optimizer: how it changes the cells of each task.
 
 An update is applied to each group of cells by itself, on the task that holds them, with the optimizer's slots, its count of
-steps and its learning rate beside the cells. That gives the unsharded result exactly when the update is element-wise, which
-is read from its jaxpr: an update that reduces over a whole variable (LAMB, Adafactor, a global norm in an Optax chain) is
-refused for sharded variables.
+steps and its learning rate beside the cells. That gives the result of one device where the parts are independent of each other
+(`simdist.variables.independence`): an update that reduces over a whole variable (LAMB, Adafactor) is refused for sharded
+variables, and one that reduces over all variables (a global norm in an Optax chain) for variables on several servers.
 
 The count of steps of a group is the number of updates that were applied to it: it cannot disagree with the variables.
 """
@@ -11,6 +11,7 @@ The count of steps of a group is the number of updates that were applied to it: 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 
@@ -22,12 +23,13 @@ from simdist.program.operations import VariableHandle
 from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
+from simdist.variables.independence import is_elementwise, require_independent, require_whole_or_elementwise
 from simdist.variables.keras_copies import Role, begins_with_values
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
+from simdist.variables.optimizer_attributes import Fingerprint, fingerprint_of
 from simdist.variables.row_rule import (
     RowUpdate,
     changed_state,
-    is_elementwise,
     leaves_rows_alone,
     warn_of_dense_updates,
     warn_of_whole_tables,
@@ -65,6 +67,8 @@ class OptimizerRule(UpdateRule):
         self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}
         self.slots: OptimizerSlots | None = None
         self._begins_with_values: bool | None = None  # not tried yet
+        self._is_independent = False  # not known yet
+        self._fingerprint: Fingerprint = {}  # none yet
         self._of_rows: BoundedCache[tuple[tuple[Cell, Aval], ...], SlotOptimizer | None] = BoundedCache(KEPT_FORMS)
         self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
 
@@ -82,16 +86,14 @@ class OptimizerRule(UpdateRule):
         cells = [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
         own = [cell for _, cell in cells]
         if owner in self.slot_optimizers:
+            self.renew()
             layout.join([*own, *self.slot_optimizers[owner].cells])
             return
         if self.lazy_rows and not self.slot_optimizers:
             warn_of_whole_tables(self.variables[0].placement.store.strategy)
         slot_optimizer = self._slot_optimizer(cells)
-        if any(cell.range is not None for cell in own) and not is_elementwise(slot_optimizer, [cell.aval for cell in own]):
-            raise InvalidArgumentError(
-                f"{type(self.optimizer).__name__} reduces over whole variables, or draws random numbers for them, so it cannot be applied "
-                "shard by shard. Use an element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
-            )
+        require_whole_or_elementwise(self.optimizer, slot_optimizer, own)
+        self._require_independent()
         before = len(layout.groups)
         try:
             for cell, array in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True):
@@ -101,12 +103,62 @@ class OptimizerRule(UpdateRule):
             layout.take_back(before)  # a server is down, or full: nothing is left of the slots
             raise
         self.slot_optimizers[owner], self.optimized[owner] = slot_optimizer, cells
+        self._fingerprint = self._fingerprint or self._present_fingerprint()
         if self.slots is not None:
             self.slots.bind(
                 {owner: (slot_optimizer, self.optimized[owner]) for owner, slot_optimizer in self.slot_optimizers.items()}, layout
             )
         if self.is_built:
             built(self.holder)
+
+    def renew(self) -> None:
+        """Go on with the attributes and the schedule that a Keras optimizer has now; its slots and its count stay.
+
+        Raises:
+            InvalidArgumentError: they need other slots.
+        """
+        present = self._present_fingerprint()
+        if not self.slot_optimizers or present == self._fingerprint:
+            return
+        changed = sorted(name for name in {*present, *self._fingerprint} if present.get(name) != self._fingerprint.get(name))
+        self._is_independent = False
+        with jax.ensure_compile_time_eval():
+            self._require_independent()
+            self.slot_optimizers = {owner: self._renewed(owner, changed) for owner in self.slot_optimizers}
+        self._of_rows.clear()
+        self._leaves_alone.clear()
+        self._fingerprint = present
+        self.variables[0].placement.store.layout.outdate()
+
+    def _present_fingerprint(self) -> Fingerprint:
+        return fingerprint_of(self.optimizer) if is_keras_optimizer(self.optimizer) else {}
+
+    def _renewed(self, owner: Owner, changed: Sequence[str]) -> SlotOptimizer:
+        assert is_keras_optimizer(self.optimizer)
+        old, pairs = self.slot_optimizers[owner], [(self.variables[number], cell) for number, cell in self.optimized[owner]]
+        new = keras_slot_optimizer(self.optimizer, pairs)
+        if not new.goes_on_from(old):
+            raise InvalidArgumentError(
+                f"{type(self.optimizer).__name__} has other values of {', '.join(changed)} than at its first step, and needs other slots "
+                "for them than it has. Set them before the first step, or make a new optimizer."
+            )
+        require_whole_or_elementwise(self.optimizer, new, [cell for _, cell in pairs])
+        return replace(old, apply=new.apply, roles=new.roles)
+
+    def _require_independent(self) -> None:
+        """Refuse a rule that has to see all variables at once, if no owner has all of them.
+
+        Raises:
+            InvalidArgumentError: it is such a rule.
+        """
+        of_owners: dict[Owner, set[int]] = {}
+        for number, variable in enumerate(self.variables):
+            for cell in variable.placement.cells:
+                of_owners.setdefault(owner_of(cell), set()).add(-1 if cell.range is not None else number)
+        whole = set(range(len(self.variables)))
+        if not self._is_independent and len(of_owners) > 1 and any(held != whole for held in of_owners.values()):
+            require_independent(self.optimizer, self.variables)
+            self._is_independent = True
 
     def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]]) -> SlotOptimizer:
         pairs = [(self.variables[number], cell) for number, cell in cells]

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import DenseUpdateWarning
-from simdist.program.jaxprs import primitives_in
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.row_kernels import Port, local_rows, row_kernel_of
 from simdist.program.values import Aval
@@ -27,10 +26,8 @@ from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Group
 from simdist.variables.variable import OwningStrategy
 
-__all__ = ["RowUpdate", "changed_state", "is_elementwise", "leaves_rows_alone", "warn_of_dense_updates", "warn_of_whole_tables"]
+__all__ = ["RowUpdate", "changed_state", "leaves_rows_alone", "warn_of_dense_updates", "warn_of_whole_tables"]
 
-# What no shard can do alone: reductions, and random numbers, of which each shard would draw the same.
-WHOLE = ("random_", "threefry", "rng_", "reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
 # At which counts of steps a rule is tried: rules that add up gradients do so for few steps; a rate may be 0 for many.
 TRIED_STEPS = (*range(64), 1_000, 10_000, 100_000, 1_000_000)
 # From so many bytes of a table on its server, an update of all of it is worth a warning.
@@ -214,11 +211,3 @@ def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:
                 DenseUpdateWarning,
                 stacklevel=2,
             )
-
-
-def is_elementwise(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> bool:
-    """Whether the rule changes each number by its own gradient and state alone, as its jaxpr says."""
-    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
-    jaxpr = jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs)
-    return not any(name.startswith(WHOLE) for name in primitives_in(jaxpr.jaxpr))

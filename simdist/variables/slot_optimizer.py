@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from simdist.program.arrays import Array
 from simdist.program.jaxprs import variables_in
-from simdist.program.values import aval_of
-from simdist.variables.keras_copies import Role, apart, copy_for
+from simdist.program.values import Aval, aval_of
+from simdist.variables.keras_copies import UNUSED_RATE, Role, apart, copy_for
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_scaling
 from simdist.variables.loss_scaling import Apply, Flat, Given, scaled_apply
 from simdist.variables.state import Cell
@@ -41,6 +41,15 @@ class SlotOptimizer:
     initial: list[jax.Array]
     apply: Apply
     roles: list[Role]
+
+    def goes_on_from(self, other: SlotOptimizer) -> bool:
+        """Whether it has the slots of another one, so that its function can take the other's state."""
+
+        def slots(of: SlotOptimizer) -> list[tuple[Role, Aval]]:
+            pairs = zip(of.roles, of.cells, strict=True)
+            return [(UNUSED_RATE if role.kind == "learning_rate" else role, cell.aval) for role, cell in pairs]
+
+        return slots(self) == slots(other)
 
 
 def keras_slot_optimizer(

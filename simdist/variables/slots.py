@@ -19,7 +19,7 @@ from simdist.program.arrays import Array
 from simdist.program.scope import libraries
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import adopted
-from simdist.variables.keras_copies import Role, apart, built_roles, copy_for, stand_in_for
+from simdist.variables.keras_copies import UNUSED_RATE, Role, apart, built_roles, copy_for, stand_in_for
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable
 from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Layout, Owner, owner_of
@@ -56,7 +56,7 @@ class OptimizerSlots:
         if optimizer.built:
             _, roles = copy_for(optimizer, [(v, Cell(v.name, v.aval, "")) for v in self.variables])
             # The copy of an optimizer with a schedule has a learning rate of its own, which the user's has not.
-            roles = roles if len(roles) == len(optimizer.variables) else [role for role in roles if role.kind != "unused"]
+            roles = roles if len(roles) == len(optimizer.variables) else [role for role in roles if role != UNUSED_RATE]
             if len(roles) != len(optimizer.variables):
                 raise InvalidArgumentError(
                     f"{type(optimizer).__name__} was built with {len(optimizer.variables)} variables of its own, where {len(roles)} were "
@@ -74,7 +74,7 @@ class OptimizerSlots:
             role: whose owner is a number among the cells.
             cells: those that are optimized, with the numbers of their variables.
         """
-        if role.kind in ("iteration", "learning_rate"):
+        if role.kind in ("iteration", "learning_rate", "unused"):
             return next((_value_of(variable) for known, variable in self.holders if known == role), None)
         if role.kind != "slot":
             return self.first_values.get(role)

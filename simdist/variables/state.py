@@ -276,6 +276,10 @@ class Layout:
         if lost in self.groups:
             self.groups.remove(lost)
 
+    def outdate(self) -> None:
+        """Let programs be linked again: what changes groups is another kernel now."""
+        self.version += 1
+
     def take_back(self, first: int) -> None:
         """Delete the groups from number `first` on: their owner could not be created."""
         for group in self.groups[first:]:

@@ -61,9 +61,9 @@ class OwningStrategy(Scope, Protocol):
     @property
     def moves_rows(self) -> bool: ...
     @property
-    def is_served(self) -> bool:
-        """Whether variables are on servers, one value for all replicas."""
-        ...
+    def is_served(self) -> bool: ...  # whether variables are on servers, one value for all replicas
+    @property
+    def averages_updates(self) -> bool: ...  # whether updates of several workers are averaged, and then count as one
 
     def between_steps(self) -> None:
         """The program is about to read or to change variables outside of every step."""

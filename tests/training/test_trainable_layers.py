@@ -1,12 +1,17 @@
-"""Which layers are trainable may change between calls: evaluate and predict go on with the right values."""
+"""Which layers are trainable may change between calls: evaluate and predict have the right values, training asks for a compile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import keras as plain
 import numpy as np
 import pytest
 
 import simdist as sd
 from simdist import keras
+from simdist.errors import InvalidArgumentError
 
 X = np.random.default_rng(0).random((8, 3), np.float32)
 Y = np.zeros((8, 3), np.float32)
@@ -26,3 +31,52 @@ def test_layers_that_change_places_among_the_trainable_ones_keep_their_values(an
             expected = X @ FIRST @ SECOND
             np.testing.assert_allclose(model.predict(X, verbose=0), expected, rtol=1e-5, atol=1e-6)
             assert model.evaluate(X, Y, verbose=0) == pytest.approx(np.mean(expected**2), rel=1e-5)
+
+
+def model_of_two(library: Any) -> Any:
+    model = library.Sequential([library.Input((3,)), library.layers.Dense(3, name="one"), library.layers.Dense(3, name="two")])
+    model.compile(library.optimizers.SGD(0.01), "mse")
+    model.set_weights([FIRST, np.zeros(3), SECOND, np.zeros(3)])
+    return model
+
+
+@pytest.mark.parametrize("make", [lambda: sd.MirroredStrategy(2), lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))])
+def test_a_layer_that_is_frozen_after_training_asks_for_another_compile(make: Callable[[], Any]) -> None:
+    with make().scope():
+        model = model_of_two(keras)
+    model.fit(X, Y, verbose=0)
+    before = model.get_weights()
+    model.get_layer("one").trainable = False
+    with pytest.raises(InvalidArgumentError, match=r"no longer: sequential.*/one/kernel, sequential.*/one/bias.*Compile it again"):
+        model.fit(X, Y, verbose=0)
+    with pytest.raises(InvalidArgumentError, match="Compile it again"):
+        model.train_on_batch(X, Y)
+    np.testing.assert_array_equal(model.get_weights()[0], before[0])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    model.fit(X, Y, verbose=0)
+    after = model.get_weights()
+    np.testing.assert_array_equal(after[0], before[0])
+    assert np.any(after[2] != before[2])
+    model.get_layer("one").trainable = True
+    with pytest.raises(InvalidArgumentError, match=r"now also: sequential.*/one/kernel"):
+        model.fit(X, Y, verbose=0)
+
+
+def test_plain_keras_refuses_a_layer_that_is_frozen_after_training_too() -> None:
+    model = model_of_two(plain)
+    model.fit(X, Y, verbose=0)
+    model.get_layer("one").trainable = False
+    with pytest.raises(ValueError, match="built with"):
+        model.fit(X, Y, verbose=0)
+
+
+def test_a_layer_that_was_frozen_in_between_is_trained_as_before() -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = model_of_two(keras)
+    model.fit(X, Y, verbose=0)
+    before = model.get_weights()
+    model.get_layer("one").trainable = False
+    model.evaluate(X, Y, verbose=0)
+    model.get_layer("one").trainable = True
+    model.fit(X, Y, verbose=0)
+    assert np.any(model.get_weights()[0] != before[0])

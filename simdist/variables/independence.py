@@ -1,0 +1,107 @@
+"""Whether the parts of an optimizer's rule can be applied apart from each other: shard by shard, server by server.
+
+Each owner of cells applies the rule to what it holds. That gives the numbers of one device if no part needs to know of another: of shards
+each number is changed by its own gradient and state alone; whole variables on different servers share nothing but counts and rates. Both
+are read from the jaxpr of the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+from jax.extend.core import Jaxpr
+
+from simdist.errors import InvalidArgumentError
+from simdist.program.dependencies import labels_of_results
+from simdist.program.jaxprs import primitives_in
+from simdist.program.values import Aval
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer
+from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
+from simdist.variables.state import Cell
+from simdist.variables.variable import Variable
+
+__all__ = ["is_elementwise", "require_independent", "require_whole_or_elementwise"]
+
+RANDOM = ("random_", "threefry", "rng_")
+# What no shard can do alone: reductions, and random numbers, of which each shard would draw the same.
+WHOLE = (*RANDOM, "reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
+
+
+def is_elementwise(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> bool:
+    """Whether the rule changes each number by its own gradient and state alone."""
+    return not _uses(_jaxpr_of(slot_optimizer, avals), WHOLE)
+
+
+def require_whole_or_elementwise(optimizer: object, slot_optimizer: SlotOptimizer, cells: Sequence[Cell]) -> None:
+    """Refuse a rule of whole variables for shards.
+
+    Raises:
+        InvalidArgumentError: some of the cells are shards, and the rule is not element-wise.
+    """
+    if any(cell.range is not None for cell in cells) and not is_elementwise(slot_optimizer, [cell.aval for cell in cells]):
+        raise InvalidArgumentError(
+            f"{type(optimizer).__name__} reduces over whole variables, or draws random numbers for them, so it cannot be applied "
+            "shard by shard. Use an element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
+        )
+
+
+def require_independent(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> None:
+    """Refuse a rule in which variables on different servers have to know of each other.
+
+    Args:
+        optimizer: the user's.
+        variables: all that it changes.
+
+    Raises:
+        InvalidArgumentError: the update of a variable depends on the gradient, the value or the slots of another one; or state that they
+            share depends on one of them, or there are random numbers.
+    """
+    pairs = [(variable, Cell(variable.name, variable.aval, "")) for variable in variables]
+    if is_keras_optimizer(optimizer):
+        # What a LossScaleOptimizer adds is the same for all: the worker makes all gradients finite, or none.
+        slot_optimizer = keras_slot_optimizer(core_of(optimizer), pairs)
+    else:
+        assert isinstance(optimizer, GradientTransformation)
+        slot_optimizer = optax_slot_optimizer(optimizer, pairs)
+    jaxpr = _jaxpr_of(slot_optimizer, [variable.aval for variable in variables])
+    if _uses(jaxpr, RANDOM):
+        _refuse(optimizer, "draws random numbers, which would be the same on all of them")
+    updates, state = _what_reaches(jaxpr, slot_optimizer, len(variables))
+    for number, label in enumerate(updates):
+        if label & ~(1 << number):
+            others = [variable.name for other, variable in enumerate(variables) if other != number and label >> other & 1]
+            _refuse(optimizer, f"changes {variables[number].name!r} by what it knows of {', '.join(map(repr, others[:3]))}")
+    if any(label & (label - 1) for label in state):
+        _refuse(optimizer, "keeps state that sums up several variables")
+
+
+def _refuse(optimizer: object, why: str) -> None:
+    raise InvalidArgumentError(
+        f"{type(optimizer).__name__} {why}, but these variables are on different servers, each of which applies the optimizer to its own "
+        "variables alone. A norm over all gradients can be taken in the step, on the worker, before apply_gradients; so does "
+        "keras.optimizers.SGD(global_clipnorm=...) (and any other of Keras) with mode='async' and no gradient_accumulation_steps. Or use "
+        "a cluster with one server, or a rule that needs one variable at a time."
+    )
+
+
+def _what_reaches(jaxpr: Jaxpr, slot_optimizer: SlotOptimizer, count: int) -> tuple[list[int], list[int]]:
+    """The variables, as bits, that reach the new values and the new state of a rule, in one step or in many."""
+    own = [1 << number for number in range(count)]
+    state = [own[role.owner] if role.kind == "slot" else 0 for role in slot_optimizer.roles]
+    while True:
+        results = labels_of_results(jaxpr, [*own, *state, *own])
+        after = [old | new for old, new in zip(state, results[count:], strict=True)]
+        if after == state:
+            return results[:count], state
+        state = after
+
+
+def _jaxpr_of(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> Jaxpr:
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
+    return jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs).jaxpr
+
+
+def _uses(jaxpr: Jaxpr, prefixes: tuple[str, ...]) -> bool:
+    return any(name.startswith(prefixes) for name in primitives_in(jaxpr))
