@@ -61,13 +61,10 @@ class OwningStrategy(Scope, Protocol):
     @property
     def moves_rows(self) -> bool: ...
     @property
+    def averages_updates(self) -> bool: ...
+    @property
     def is_served(self) -> bool:
         """Whether variables are on servers, one value for all replicas."""
-        ...
-
-    @property
-    def averages_updates(self) -> bool:
-        """Whether the updates of several workers are averaged before they count, and then count as one."""
         ...
 
     def require_change_at_once(self, variable: Variable, /) -> None:
