@@ -116,9 +116,10 @@ class Strategy(ReplicaOperations):
     """
 
     moves_rows: bool = False
-    averages_updates: bool = False
     is_served = False
     """Whether variables are on servers, one value for all replicas."""
+    averages_updates: bool = False
+    """Whether the updates of several workers are averaged before they count, and then count as one."""
 
     def __init__(self, cluster: Cluster | None) -> None:
         if not isinstance(cast(Any, cluster), (Cluster, type(None))):

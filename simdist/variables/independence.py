@@ -16,9 +16,10 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.dependencies import labels_of_results
 from simdist.program.jaxprs import primitives_in
 from simdist.program.values import Aval
+from simdist.variables.keras_copies import LARGE_BYTES
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer
 from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
-from simdist.variables.state import Cell
+from simdist.variables.state import Cell, Owner, owner_of
 from simdist.variables.variable import Variable
 
 __all__ = ["is_elementwise", "require_independent", "require_whole_or_elementwise"]
@@ -57,14 +58,9 @@ def require_independent(optimizer: KerasOptimizer | GradientTransformation, vari
         InvalidArgumentError: the update of a variable depends on the gradient, the value or the slots of another one; or state that they
             share depends on one of them, or there are random numbers.
     """
-    pairs = [(variable, Cell(variable.name, variable.aval, "")) for variable in variables]
-    if is_keras_optimizer(optimizer):
-        # What a LossScaleOptimizer adds is the same for all: the worker makes all gradients finite, or none.
-        slot_optimizer = keras_slot_optimizer(core_of(optimizer), pairs)
-    else:
-        assert isinstance(optimizer, GradientTransformation)
-        slot_optimizer = optax_slot_optimizer(optimizer, pairs)
-    jaxpr = _jaxpr_of(slot_optimizer, [variable.aval for variable in variables])
+    if not _are_apart(variables):
+        return
+    slot_optimizer, jaxpr = _traced(optimizer, variables)
     if _uses(jaxpr, RANDOM):
         _refuse(optimizer, "draws random numbers, which would be the same on all of them")
     updates, state = _what_reaches(jaxpr, slot_optimizer, len(variables))
@@ -74,6 +70,38 @@ def require_independent(optimizer: KerasOptimizer | GradientTransformation, vari
             _refuse(optimizer, f"changes {variables[number].name!r} by what it knows of {', '.join(map(repr, others[:3]))}")
     if any(label & (label - 1) for label in state):
         _refuse(optimizer, "keeps state that sums up several variables")
+
+
+def _are_apart(variables: Sequence[Variable]) -> bool:
+    """Whether there is an owner that has not all of the variables, or one of them in shards."""
+    of_owners: dict[Owner, set[int]] = {}
+    for number, variable in enumerate(variables):
+        for cell in variable.placement.cells:
+            of_owners.setdefault(owner_of(cell), set()).add(-1 if cell.range is not None else number)
+    whole = set(range(len(variables)))
+    return len(of_owners) > 1 and any(held != whole for held in of_owners.values())
+
+
+def _traced(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> tuple[SlotOptimizer, Jaxpr]:
+    """The rule for all variables; of large ones one row stands for all, so that the slots take no memory."""
+    small = [Aval((1, *v.aval.shape[1:]), v.aval.dtype) if v.aval.size_bytes >= LARGE_BYTES else v.aval for v in variables]
+    try:
+        return _traced_for(optimizer, variables, small)
+    except Exception:  # it goes by their shapes
+        return _traced_for(optimizer, variables, [variable.aval for variable in variables])
+
+
+def _traced_for(
+    optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable], avals: Sequence[Aval]
+) -> tuple[SlotOptimizer, Jaxpr]:
+    pairs = [(variable, Cell(variable.name, aval, "")) for variable, aval in zip(variables, avals, strict=True)]
+    if is_keras_optimizer(optimizer):
+        # What a LossScaleOptimizer adds is the same for all: the worker makes all gradients finite, or none.
+        slot_optimizer = keras_slot_optimizer(core_of(optimizer), pairs)
+    else:
+        assert isinstance(optimizer, GradientTransformation)
+        slot_optimizer = optax_slot_optimizer(optimizer, pairs)
+    return slot_optimizer, _jaxpr_of(slot_optimizer, avals)
 
 
 def _refuse(optimizer: object, why: str) -> None:

@@ -8,7 +8,6 @@ variable i belongs to variable i. That holds for every optimizer, one's own incl
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
@@ -33,16 +32,24 @@ from simdist.variables.keras_objects import (
     set_schedule,
     without_clipping,
 )
-from simdist.variables.optimizer_attributes import carry_attributes, require_all_carried
+from simdist.variables.optimizer_attributes import another_of, carry_attributes, require_all_carried
 from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
-__all__ = ["UNUSED_RATE", "Role", "apart", "begins_with_values", "built_roles", "clips_with_update", "copy_for", "stand_in_for"]
+__all__ = [
+    "LARGE_BYTES",
+    "UNUSED_RATE",
+    "Role",
+    "apart",
+    "begins_with_values",
+    "built_roles",
+    "clips_with_update",
+    "copy_for",
+    "stand_in_for",
+]
 
-BEFORE_THE_UPDATE = ("clipnorm", "clipvalue", "global_clipnorm", "loss_scale_factor")
 # What stands in for a variable of so many bytes takes no memory.
 LARGE_BYTES = 2 << 20
-
 
 Kept = TypeVar("Kept")
 
@@ -186,8 +193,8 @@ def clips_with_update(optimizer: KerasOptimizer, variable: Variable) -> bool:
 def _unbuilt_copy(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> KerasOptimizer:
     import keras
 
-    copy = _of_config(optimizer)
-    carry_attributes(optimizer, copy, lambda: _built(_of_config(optimizer), cells))
+    copy = another_of(optimizer)
+    carry_attributes(optimizer, copy, lambda: _built(another_of(optimizer), cells))
     if clips_with_update(optimizer, cells[0][0]):
         _require_whole_to_clip(optimizer, cells)
     else:
@@ -201,36 +208,6 @@ def _unbuilt_copy(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cel
 def _built(copy: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> KerasOptimizer:
     built_roles(copy, [stand_in_for(variable, cell) for variable, cell in cells])
     return copy
-
-
-def _of_config(optimizer: KerasOptimizer) -> KerasOptimizer:
-    """A new optimizer of the same configuration, with any learning rate.
-
-    Raises:
-        InvalidArgumentError: its class cannot make one.
-    """
-    import keras
-
-    rate = learning_rate_of(optimizer)
-    # A look at the rate would compute what it depends on; with numerics="off" it is no number at all. (Keras would track what is set.)
-    vars(optimizer)["_learning_rate"] = keras.Variable(0.001)
-    try:
-        with warnings.catch_warnings():
-            # Keras converts its own learning rate to numpy in a way that numpy 2 warns of.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            config = optimizer.get_config()
-    finally:
-        vars(optimizer)["_learning_rate"] = rate
-    # What belongs to whole gradients is done before they are cut (`simdist.variables.optimizer`).
-    config.update({name: None for name in BEFORE_THE_UPDATE if name in config})
-    config.pop("name", None)
-    try:
-        return type(optimizer).from_config(config)
-    except Exception as error:  # of the user's class
-        raise InvalidArgumentError(
-            f"{type(optimizer).__name__} cannot be copied for the tasks that hold variables: its from_config(get_config()) raises "
-            f"{type(error).__name__}: {error} Let its get_config return the arguments that its constructor takes, by their names."
-        ) from error
 
 
 def _require_whole_to_clip(optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]]) -> None:

@@ -7,6 +7,7 @@ texts, arrays, functions, schedules. It does not get what holds variables, as it
 from __future__ import annotations
 
 import types
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
@@ -16,11 +17,12 @@ import numpy as np
 from simdist.errors import InvalidArgumentError
 from simdist.variables.keras_objects import BOOKKEEPING, KerasOptimizer, core_of, is_keras_optimizer, learning_rate_of
 
-__all__ = ["Fingerprint", "carry_attributes", "fingerprint_of", "require_all_carried"]
+__all__ = ["Fingerprint", "another_of", "carry_attributes", "fingerprint_of", "require_all_carried"]
 
 Attributes = Mapping[str, object]
 Fingerprint = Mapping[str, Hashable]
 
+BEFORE_THE_UPDATE = ("clipnorm", "clipvalue", "global_clipnorm", "loss_scale_factor")
 PLAIN = (types.NoneType, bool, int, float, complex, str, bytes)
 # How far into objects it is asked whether they hold variables.
 DEPTH = 3
@@ -37,6 +39,36 @@ class _Same:
 
     def __hash__(self) -> int:
         return id(self.value)
+
+
+def another_of(optimizer: KerasOptimizer) -> KerasOptimizer:
+    """A new optimizer of the same configuration, with any learning rate.
+
+    Raises:
+        InvalidArgumentError: its class cannot make one.
+    """
+    import keras
+
+    rate = learning_rate_of(optimizer)
+    # A look at the rate would compute what it depends on; with numerics="off" it is no number at all. (Keras would track what is set.)
+    vars(optimizer)["_learning_rate"] = keras.Variable(0.001)
+    try:
+        with warnings.catch_warnings():
+            # Keras converts its own learning rate to numpy in a way that numpy 2 warns of.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            config = optimizer.get_config()
+    finally:
+        vars(optimizer)["_learning_rate"] = rate
+    # What belongs to whole gradients is done before they are cut (`simdist.variables.optimizer`).
+    config.update({name: None for name in BEFORE_THE_UPDATE if name in config})
+    config.pop("name", None)
+    try:
+        return type(optimizer).from_config(config)
+    except Exception as error:  # of the user's class
+        raise InvalidArgumentError(
+            f"{type(optimizer).__name__} cannot be copied for the tasks that hold variables: its from_config(get_config()) raises "
+            f"{type(error).__name__}: {error} Let its get_config return the arguments that its constructor takes, by their names."
+        ) from error
 
 
 def fingerprint_of(optimizer: KerasOptimizer) -> Fingerprint:

@@ -11,12 +11,11 @@ The count of steps of a group is the number of updates that were applied to it: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import jax
 
 from simdist.caches import BoundedCache
-from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
+from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.program.arrays import Array
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
@@ -34,7 +33,13 @@ from simdist.variables.row_rule import (
     warn_of_dense_updates,
     warn_of_whole_tables,
 )
-from simdist.variables.slot_optimizer import SlotOptimizer, depends_on_values, keras_slot_optimizer, optax_slot_optimizer
+from simdist.variables.slot_optimizer import (
+    SlotOptimizer,
+    depends_on_values,
+    keras_slot_optimizer,
+    optax_slot_optimizer,
+    renewed_slot_optimizer,
+)
 from simdist.variables.slots import OptimizerSlots, copies_of, unplaced, whole_of
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.update_rule import UpdateRule
@@ -93,7 +98,9 @@ class OptimizerRule(UpdateRule):
             warn_of_whole_tables(self.variables[0].placement.store.strategy)
         slot_optimizer = self._slot_optimizer(cells)
         require_whole_or_elementwise(self.optimizer, slot_optimizer, own)
-        self._require_independent()
+        if not self._is_independent:
+            require_independent(self.optimizer, self.variables)
+            self._is_independent = True
         before = len(layout.groups)
         try:
             for cell, array in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True):
@@ -121,9 +128,8 @@ class OptimizerRule(UpdateRule):
         if not self.slot_optimizers or present == self._fingerprint:
             return
         changed = sorted(name for name in {*present, *self._fingerprint} if present.get(name) != self._fingerprint.get(name))
-        self._is_independent = False
         with jax.ensure_compile_time_eval():
-            self._require_independent()
+            require_independent(self.optimizer, self.variables)
             self.slot_optimizers = {owner: self._renewed(owner, changed) for owner in self.slot_optimizers}
         self._of_rows.clear()
         self._leaves_alone.clear()
@@ -135,30 +141,10 @@ class OptimizerRule(UpdateRule):
 
     def _renewed(self, owner: Owner, changed: Sequence[str]) -> SlotOptimizer:
         assert is_keras_optimizer(self.optimizer)
-        old, pairs = self.slot_optimizers[owner], [(self.variables[number], cell) for number, cell in self.optimized[owner]]
-        new = keras_slot_optimizer(self.optimizer, pairs)
-        if not new.goes_on_from(old):
-            raise InvalidArgumentError(
-                f"{type(self.optimizer).__name__} has other values of {', '.join(changed)} than at its first step, and needs other slots "
-                "for them than it has. Set them before the first step, or make a new optimizer."
-            )
-        require_whole_or_elementwise(self.optimizer, new, [cell for _, cell in pairs])
-        return replace(old, apply=new.apply, roles=new.roles)
-
-    def _require_independent(self) -> None:
-        """Refuse a rule that has to see all variables at once, if no owner has all of them.
-
-        Raises:
-            InvalidArgumentError: it is such a rule.
-        """
-        of_owners: dict[Owner, set[int]] = {}
-        for number, variable in enumerate(self.variables):
-            for cell in variable.placement.cells:
-                of_owners.setdefault(owner_of(cell), set()).add(-1 if cell.range is not None else number)
-        whole = set(range(len(self.variables)))
-        if not self._is_independent and len(of_owners) > 1 and any(held != whole for held in of_owners.values()):
-            require_independent(self.optimizer, self.variables)
-            self._is_independent = True
+        pairs = [(self.variables[number], cell) for number, cell in self.optimized[owner]]
+        renewed = renewed_slot_optimizer(self.slot_optimizers[owner], self.optimizer, pairs, changed)
+        require_whole_or_elementwise(self.optimizer, renewed, [cell for _, cell in pairs])
+        return renewed
 
     def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]]) -> SlotOptimizer:
         pairs = [(self.variables[number], cell) for number, cell in cells]

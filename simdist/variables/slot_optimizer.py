@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array
 from simdist.program.jaxprs import variables_in
 from simdist.program.values import Aval, aval_of
@@ -24,7 +25,7 @@ from simdist.variables.loss_scaling import Apply, Flat, Given, scaled_apply
 from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
-__all__ = ["SlotOptimizer", "depends_on_values", "keras_slot_optimizer", "optax_slot_optimizer"]
+__all__ = ["SlotOptimizer", "depends_on_values", "keras_slot_optimizer", "optax_slot_optimizer", "renewed_slot_optimizer"]
 
 
 @dataclass
@@ -41,15 +42,6 @@ class SlotOptimizer:
     initial: list[jax.Array]
     apply: Apply
     roles: list[Role]
-
-    def goes_on_from(self, other: SlotOptimizer) -> bool:
-        """Whether it has the slots of another one, so that its function can take the other's state."""
-
-        def slots(of: SlotOptimizer) -> list[tuple[Role, Aval]]:
-            pairs = zip(of.roles, of.cells, strict=True)
-            return [(UNUSED_RATE if role.kind == "learning_rate" else role, cell.aval) for role, cell in pairs]
-
-        return slots(self) == slots(other)
 
 
 def keras_slot_optimizer(
@@ -84,6 +76,34 @@ def keras_slot_optimizer(
             return inner(values, old, gradients)
 
     return SlotOptimizer(state_cells, initial, apply, roles)
+
+
+def renewed_slot_optimizer(
+    old: SlotOptimizer, optimizer: KerasOptimizer, cells: Sequence[tuple[Variable, Cell]], changed: Sequence[str]
+) -> SlotOptimizer:
+    """The state cells of a slot optimizer, with the function of what its Keras optimizer is now.
+
+    Args:
+        old: the slot optimizer.
+        optimizer: the user's.
+        cells: (variable, cell) pairs that it changes.
+        changed: attributes of the optimizer.
+
+    Raises:
+        InvalidArgumentError: that takes other state.
+    """
+
+    def slots(of: SlotOptimizer) -> list[tuple[Role, Aval]]:
+        pairs = zip(of.roles, of.cells, strict=True)
+        return [(UNUSED_RATE if role.kind == "learning_rate" else role, cell.aval) for role, cell in pairs]
+
+    new = keras_slot_optimizer(optimizer, cells)
+    if slots(new) != slots(old):
+        raise InvalidArgumentError(
+            f"{type(optimizer).__name__} has other values of {', '.join(changed)} than at its first step, and needs other slots "
+            "for them than it has. Set them before the first step, or make a new optimizer."
+        )
+    return replace(old, apply=new.apply, roles=new.roles)
 
 
 def _slot(name: str, value: jax.Array, colocated_with: Cell, of: Cell | None = None) -> Cell:

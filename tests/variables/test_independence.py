@@ -124,3 +124,15 @@ def test_a_norm_over_values_of_replicas_is_one_replica_s() -> None:
     norm = np.sqrt(sum(np.sum(np.cos(value) ** 2) for value in VALUES))
     for variable, value in zip(variables, VALUES, strict=True):
         np.testing.assert_allclose(variable.numpy(), value - 0.1 * np.cos(value) * 0.5 / norm, rtol=1e-5)
+
+
+def test_a_rule_that_knows_the_shapes_of_large_variables_is_asked_for_these() -> None:
+    zeros, factor = np.zeros((1024, 1024), np.float32), np.full((1024, 1024), -2.0, np.float32)
+    rule = optax.GradientTransformation(lambda given: (), lambda given, state, params=None: ([factor * one for one in given], state))
+    strategy = servers(2)
+    with strategy.scope():
+        variables, optimizer = [sd.Variable(zeros), sd.Variable(zeros)], sd.Optimizer(rule)
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(sd.function(lambda: optimizer.apply_gradients([(v.value + 1.0, v) for v in variables])))
+    coordinator.join()
+    assert all(np.all(v.numpy() == -2.0) for v in variables)

@@ -168,14 +168,9 @@ class SimulatedReplica(TakesPart):
         return self.device if self.device in devices else devices[0]
 
     def step_done(self) -> None:
-        if not self.leads:
-            return
-        self._counted = self.number + self.counts, self.draw + self._draws
-        if self.counts:
+        if self.leads:
+            self._counted = self.number + self.counts, self.draw + self._draws
             super().step_done()
-        else:
-            self.task.draws += self._draws
-            self._draws = False
 
     def step_undone(self) -> None:
         """The step has failed for another replica, so it does not count for this task either."""

@@ -49,9 +49,11 @@ class SimulatedTask:
 
     Attributes:
         waits_for: what the step waits for, in words.
+        counts: whether the task has taken one step more when it has taken this one.
     """
 
     step: StepInProgress
+    counts: bool = True
 
     def __init__(
         self,
@@ -259,7 +261,7 @@ class SimulatedTask:
 
     def step_done(self) -> None:
         self._pushes = 0
-        self.task.steps += 1
+        self.task.steps += self.counts
         self.task.draws += self._draws
         self._draws = False
         for listener in self.world.step_ended:
