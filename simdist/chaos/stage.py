@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from simdist.chaos.scenarios import Scenario
 from simdist.coordinator.remote_value import RemoteValue
+from simdist.errors import UnavailableError
 from simdist.runtime.cluster import Cluster
 
 __all__ = ["Note", "Read", "Result", "Stage", "this_task"]
@@ -65,6 +67,11 @@ class Stage:
         self.observations += 1
         if self.scenario.has_numbers and (self.observations in self.scenario.reads or self._disturbed()):
             self._observe(read)
+
+    def observe_served(self, read: Read) -> None:
+        """An observation point for variables on servers. Of lost ones there is nothing to see; what needs them fails by itself."""
+        with suppress(UnavailableError):
+            self.observe(read)
 
     def _disturbed(self) -> bool:
         return any(d.figures.get("observation") == self.observations for d in self.scenario.disturbances)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.chaos import Disturbance, Scenario, Wires, examine
+from simdist.chaos import Chips, Disturbance, Scenario, Wires, examine
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
 from simdist.chaos.incarnations import Down
@@ -276,3 +276,26 @@ def test_two_incarnations_may_be_found_to_be_down_at_once() -> None:
     wires = Wires(bandwidth=4600000.0, latency_s=7.36e-05, tasks_per_rack=2)
     options = {"batch": 6, "momentum": False, "steps": 3}
     assert examine(Scenario(workload="elastic", options=options, workers=2, wires=wires, disturbances=disturbances)) == []
+
+
+# The second caller takes the error of the closures, so that the loop goes on to its next one.
+LOST_HOST = Scenario(
+    "coordinator",
+    {"callers": 2, "script": "ssssssssjs"},
+    chips=Chips(9.16e-4, "exponential"),
+    numerics="loop",
+    disturbances=(Disturbance("lose_host", "ps:0", at_s=0.02, figures={"restart_after": 2.5e-06}),),
+    reads=(1, 2, 3),
+)
+LOST_IN_A_FIT = Scenario(
+    "coordinator-fit",
+    {"epochs": 3, "penalty": False},
+    numerics="loop",
+    disturbances=(Disturbance("crash", "ps:0", at_s=0.001, figures={"restart_after": None}),),
+    reads=(1, 2, 3),
+)
+
+
+@pytest.mark.parametrize("scenario", [LOST_HOST, LOST_IN_A_FIT])
+def test_a_look_at_weights_that_were_lost_with_their_server_ends_no_run(scenario: Scenario) -> None:
+    assert examine(scenario) == []

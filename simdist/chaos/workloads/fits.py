@@ -20,7 +20,7 @@ from simdist.chaos.workloads.synchronous import excuses_of_deaths
 from simdist.strategies.base import Strategy
 
 if TYPE_CHECKING:
-    from simdist.chaos.stage import Stage
+    from simdist.chaos.stage import Read, Stage
 
 __all__ = ["FITS"]
 
@@ -59,7 +59,8 @@ class Fit(Workload):
     def run(self, stage: Stage) -> None:
         strategy = self.strategy(stage)
         model = linear_model(strategy, stage.options["penalty"])
-        looking = _observe_after_epochs(stage, model)
+        observe = stage.observe_served if self.servers else stage.observe
+        looking = _observe_after_epochs(observe, model)
         dataset = sd.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(BATCH)
         history = model.fit(dataset, epochs=stage.options["epochs"], verbose=0, callbacks=[looking])
         stage.values["losses"] = np.array(history.history["loss"])
@@ -101,10 +102,10 @@ def linear_model(strategy: Any, penalty: bool) -> Any:
     return model
 
 
-def _observe_after_epochs(stage: Stage, model: Any) -> Any:
+def _observe_after_epochs(observe: Callable[[Read], None], model: Any) -> Any:
     import keras
 
-    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: stage.observe(model.get_weights))
+    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: observe(model.get_weights))
 
 
 def _descend(epochs: int, penalty: float) -> tuple[np.ndarray, np.ndarray]:

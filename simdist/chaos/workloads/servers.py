@@ -6,7 +6,6 @@ The steps of a word are all the same; options say how many there are between two
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.coordinator import excuses_of_servers
 from simdist.chaos.workloads.regression import LEARNING_RATE, MOMENTUM, START, batches
-from simdist.errors import DeadlineExceededError, TimedOutError, UnavailableError
+from simdist.errors import DeadlineExceededError, TimedOutError
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage
@@ -79,8 +78,7 @@ class Servers(Workload):
                 stage.closures.append((STEP, coordinator.schedule(step, args=(iterator,))))
                 stage.note("scheduled", fact=STEP)
             coordinator.join()
-            with suppress(UnavailableError):  # a read must change nothing: the next step fails by itself
-                stage.observe(weights.numpy)
+            stage.observe_served(weights.numpy)
         stage.keep("count", count.numpy)
         stage.keep("weights", weights.numpy)
 
