@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.chaos import Chips, Disturbance, Scenario, Wires, examine
+from simdist.chaos import Chips, Disturbance, Scenario, Wires, examine, run
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
 from simdist.chaos.incarnations import Down
 from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
-from simdist.errors import DeadlineExceededError
+from simdist.errors import DeadlineExceededError, UnavailableError
 from simdist.runtime.membership import MemberState
 from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.processor import Processor
@@ -69,6 +69,10 @@ def ends_with(error: BaseException) -> Doctor:
 
 def change_weights(evidence: Evidence) -> None:
     evidence.run.stage.values["weights"] = evidence.run.stage.values["weights"] + np.float32(0.01)
+
+
+def no_numbers(evidence: Evidence) -> None:
+    evidence.run.stage.values["weights"] = np.full_like(evidence.run.stage.values["weights"], np.nan)
 
 
 def change_a_copy(evidence: Evidence) -> None:
@@ -129,6 +133,8 @@ DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
     "same-bits-by-plan": (NUMBERS, lambda evidence: evidence.plans.update(loop=Print(evidence.run.digest, "0"))),
     "sync-equals-undisturbed": (NUMBERS, change_weights),
     "equals-plain": (NUMBERS, change_weights),
+    "equals-replay": (ROUNDS, change_weights),
+    "finite": (NUMBERS, no_numbers),
     "replicas-agree": (NUMBERS, change_a_copy),
     "dead-task-is-silent": (CRASHED, work_while_down),
     "paused-task-is-silent": (PAUSED, work_while_paused),
@@ -298,4 +304,19 @@ LOST_IN_A_FIT = Scenario(
 
 @pytest.mark.parametrize("scenario", [LOST_HOST, LOST_IN_A_FIT])
 def test_a_look_at_weights_that_were_lost_with_their_server_ends_no_run(scenario: Scenario) -> None:
+    assert examine(scenario) == []
+
+
+def test_a_worker_that_has_died_begins_its_data_anew_and_so_does_the_replay() -> None:
+    options = {**ROUNDS.options, "mode": "async", "recovery": "replica", "rounds": [1, 5, 5]}
+    idle = Disturbance("crash", "worker:3", at_s=0.0016, figures={"restart_after": 0.00049})
+    assert examine(replace(ROUNDS, options=options, workers=4, servers=4, disturbances=(idle,))) == []
+
+
+def test_weights_may_be_read_while_their_server_gets_them_back() -> None:
+    options = {**ROUNDS.options, "mode": "bounded", "staleness": 1, "recovery": "replica", "shards": 3, "rounds": [1]}
+    wires, chips = Wires(3.84e6, 1.17e-3), Chips(0.0171)
+    crash = Disturbance("crash", "ps:0", at_s=0.1031820649, figures={"restart_after": 0.0})
+    scenario = Scenario("servers", options, servers=2, wires=wires, chips=chips, numerics="deferred", disturbances=(crash,))
+    assert isinstance(run(scenario).error, UnavailableError)
     assert examine(scenario) == []

@@ -101,3 +101,8 @@ class Workload(ABC):
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
         """The expected result, computed without the engine; empty where it is not known."""
         return {}
+
+    def replayed(self, run: EndedRun) -> dict[str, np.ndarray]:
+        """The expected result of a run that ended well, computed without the engine from what its trace says happened; empty where it
+        does not say enough."""
+        return {}

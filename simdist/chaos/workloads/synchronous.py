@@ -9,6 +9,7 @@ local-steps     sync_every=3: an all-reduce in every third step
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ from simdist.chaos.dice import Dice
 from simdist.chaos.holders import somebody_has_the_variables
 from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
-from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
+from simdist.chaos.workloads.plain import descend, descend_locally
+from simdist.chaos.workloads.regression import BATCH_SIZES, Training
 from simdist.errors import AbortedError, UnavailableError
 from simdist.runtime.simulated.detection import HEARTBEAT_S, SILENCE_S
 from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
@@ -34,6 +36,8 @@ __all__ = ["SYNCHRONOUS", "SynchronousLoop", "excuses_of_deaths"]
 
 # A silence of this length may be one that is noticed: that of the detection, less the time between two heartbeats.
 NOTICED_S = SILENCE_S - HEARTBEAT_S
+
+SYNC_EVERY = 3
 
 
 class SynchronousLoop(Workload):
@@ -128,10 +132,30 @@ class Mirrored(SynchronousLoop):
         return {**super().draw(dice, scenario), "devices": dice.whole(1, 4)}
 
 
+class Backup(SynchronousLoop):
+    """Steps that drop the gradients of the slowest: whose, the trace says."""
+
+    def replayed(self, run: EndedRun) -> dict[str, np.ndarray]:
+        options, ends_s = run.scenario.options, [note.time_s for note in run.stage.notes if note.what == "step"]
+        late: list[set[int]] = [set() for _ in ends_s]
+        for mark in run.cluster.trace.instants.where(category="drop"):
+            if mark.name == "gradient dropped":
+                late[bisect_left(ends_s, mark.time_s)].add(int(mark.lane.partition(":")[2]))
+        return {"weights": descend(options["batch"], len(ends_s), options["momentum"], run.scenario.workers, late)}
+
+
+class LocalSteps(SynchronousLoop):
+    """Replicas that step alone, and average their weights in every so many steps."""
+
+    def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
+        options = scenario.options
+        return {"weights": descend_locally(options["batch"], options["steps"], options["momentum"], scenario.workers, SYNC_EVERY)}
+
+
 SYNCHRONOUS: list[Workload] = [
     Mirrored("mirrored", 1.0, lambda stage: sd.MirroredStrategy(devices=stage.options["devices"], cluster=stage.cluster), workers=1),
     SynchronousLoop("multi-worker", 1.0, _multi_worker()),
     SynchronousLoop("elastic", 3.0, _multi_worker(on_failure="continue"), survives=True),
-    SynchronousLoop("backup", 0.7, _multi_worker(backup_workers=1), promises=False),
-    SynchronousLoop("local-steps", 0.7, _multi_worker(sync_every=3), promises=False),
+    Backup("backup", 0.7, _multi_worker(backup_workers=1), promises=False),
+    LocalSteps("local-steps", 0.7, _multi_worker(sync_every=SYNC_EVERY), promises=False),
 ]
