@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chaos.planted import errors_cancel_nothing
 from simdist.chaos import Chips, Disturbance, Scenario, Wires, examine, run
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
@@ -237,8 +238,15 @@ def keep_the_version(patch: pytest.MonkeyPatch) -> Scenario:
     return ROUNDS
 
 
+def cancel_nothing(patch: pytest.MonkeyPatch) -> Scenario:
+    """What waits when a closure fails runs later."""
+    errors_cancel_nothing(patch)
+    return replace(CLOSURES, options={"script": "rssssss", "callers": 1}, workers=2)
+
+
 SABOTAGED: dict[str, Callable[[pytest.MonkeyPatch], Scenario]] = {
     "no-closure-lost": lose_closures,
+    "cancelled-with-the-error": cancel_nothing,
     "updates-counted": apply_twice,
     "one-thing-at-a-time": compute_at_once,
     "crash-takes-effect": crash_nobody,
