@@ -42,6 +42,7 @@ class Stage:
     Attributes:
         notes: what it saw, in order.
         values: numbers at its end, by name; those of one name under several tasks are copies.
+        restores: what was saved, and what was found after each restore of it.
         closures: remote values, each with the letter of its script.
         looks: how many places for a look there were.
         before_looks: called with the number of a look and the function that reads.
@@ -55,6 +56,7 @@ class Stage:
         self.values: dict[str, np.ndarray] = {}
         self.copies: dict[str, list[np.ndarray]] = {}
         self.closures: list[tuple[str, RemoteValue]] = []
+        self.restores: list[tuple[np.ndarray, np.ndarray]] = []
         self.results: dict[str, tuple[int, Result] | None] = {}
         self.observations = 0
         self.before_observations: list[Callable[[int, Read], None]] = []

@@ -136,6 +136,7 @@ DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
     "equals-plain": (NUMBERS, change_weights),
     "equals-replay": (ROUNDS, change_weights),
     "finite": (NUMBERS, no_numbers),
+    "restored-as-saved": (NUMBERS, lambda evidence: evidence.run.stage.restores.append((np.zeros(1), np.ones(1)))),
     "replicas-agree": (NUMBERS, change_a_copy),
     "dead-task-is-silent": (CRASHED, work_while_down),
     "paused-task-is-silent": (PAUSED, work_while_paused),
