@@ -57,6 +57,17 @@ def replicas_never_average(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LocalSteps, "after", lambda policy, strategy, programs: None)
 
 
+def other_all_reduces_than_the_default_are_wrong(patch: pytest.MonkeyPatch) -> None:
+    """Sums by all algorithms but recursive doubling are twice as large."""
+    combined = CollectivePlans.combined
+
+    def larger(plans: CollectivePlans, world: Any, collective: Any, plan: Any, given: Any, scale: Any, where: Any) -> Any:
+        factor = 1 if plan.algorithm == "recursive doubling" else 2
+        return combined(plans, world, collective, plan, given, factor * scale, where)
+
+    patch.setattr(CollectivePlans, "combined", larger)
+
+
 PLANTED: list[tuple[Plant, str]] = [
     (gradients_are_no_numbers, "servers"),
     (gradients_are_no_numbers, "backup"),
@@ -65,6 +76,8 @@ PLANTED: list[tuple[Plant, str]] = [
     (gradients_are_halved, "backup"),
     (dropped_gradients_count_as_none, "backup"),
     (averages_are_halved, "local-steps"),
+    (other_all_reduces_than_the_default_are_wrong, "elastic"),
+    (other_all_reduces_than_the_default_are_wrong, "local-steps"),
     (replicas_never_average, "local-steps"),
 ]
 """Each with a workload that shows it."""

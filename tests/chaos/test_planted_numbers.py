@@ -16,7 +16,8 @@ def found(plant: planted_numbers.Plant, workload: str) -> Examined | None:
     """The first scenario in which anything is wrong with a defect."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        return next((one for one in examined(Request(SEED, tuple(range(AT_MOST)), workload, 0.0)) if one.findings), None)
+        each = (one for number in range(AT_MOST) for one in examined(Request(SEED, (number,), workload, 0.0)))
+        return next((one for one in each if one.findings), None)
 
 
 @pytest.mark.parametrize(("plant", "workload"), planted_numbers.PLANTED)

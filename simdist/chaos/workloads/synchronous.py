@@ -5,12 +5,14 @@ multi-worker    one replica on each worker; a death ends it
 elastic         on_failure="continue": goes on as long as one task has the variables
 backup          backup_workers=1: a step does not wait for the slowest
 local-steps     sync_every=3: an all-reduce in every third step
+
+Those on several workers have an option for the algorithm of their all-reduces, and one for how gradients travel: in packs, or compressed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +24,7 @@ from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.plain import descend, descend_locally
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training
+from simdist.collectives import ALL_REDUCE, Compressor, Fp16, OneBit, TopK
 from simdist.errors import AbortedError, UnavailableError
 from simdist.runtime.simulated.detection import HEARTBEAT_S, SILENCE_S
 from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
@@ -39,6 +42,9 @@ NOTICED_S = SILENCE_S - HEARTBEAT_S
 
 SYNC_EVERY = 3
 
+COMPRESSORS: dict[str, Callable[[], Compressor]] = {"fp16": Fp16, "top-k": lambda: TopK(0.5), "1-bit": OneBit}
+"""Of gradients: with these, numbers are no more those of one device."""
+
 
 class SynchronousLoop(Workload):
     """A loop of steps.
@@ -48,6 +54,7 @@ class SynchronousLoop(Workload):
         strategy: makes it on a cluster.
         survives: whether it goes on without those that have died.
         promises: whether its numbers are those of one device.
+        routes: how gradients may travel, beside all at once: "packs", or a key of `COMPRESSORS`.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class SynchronousLoop(Workload):
         survives: bool = False,
         promises: bool = True,
         workers: int = 20,
+        routes: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.weight = weight
@@ -66,9 +74,16 @@ class SynchronousLoop(Workload):
         self.same_result = self.promises = promises
         self.same_costs = not survives
         self.most_workers = workers
+        self.routes = routes
 
     def draw(self, dice: Dice, scenario: Scenario) -> Options:
-        return {"steps": dice.whole(2, 8), "batch": dice.pick(BATCH_SIZES), "momentum": dice.chance(0.5)}
+        return {"steps": dice.whole(2, 8), "batch": dice.pick(BATCH_SIZES), "momentum": dice.chance(0.5), **self._communication(dice)}
+
+    def _communication(self, dice: Dice) -> Options:
+        """Options of its collectives; none says: as it is by default."""
+        routes, algorithm = dice.part("route"), dice.part("algorithm")
+        drawn: Options = {"route": routes.pick(self.routes)} if self.routes and routes.chance(0.5) else {}
+        return {**drawn, "algorithm": algorithm.pick(list(ALL_REDUCE))} if algorithm.chance(0.4) else drawn
 
     def run(self, stage: Stage) -> None:
         training = Training(self.strategy(stage), stage.options["batch"], stage.options["momentum"])
@@ -81,7 +96,10 @@ class SynchronousLoop(Workload):
             stage.keep_copies("weights", training.copies)
 
     def smaller(self, scenario: Scenario) -> Iterator[Options]:
-        return (options for options in super().smaller(scenario) if options["batch"] == scenario.options["batch"])
+        for name in ("route", "algorithm"):
+            if scenario.options.get(name) is not None:
+                yield {**scenario.options, name: None}
+        yield from (options for options in super().smaller(scenario) if options["batch"] == scenario.options["batch"])
 
     def excuses(self, run: EndedRun) -> Iterator[Excuse]:
         yield from super().excuses(run)
@@ -89,7 +107,9 @@ class SynchronousLoop(Workload):
 
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
         options = scenario.options
-        return {"weights": descend(options["batch"], options["steps"], options["momentum"])} if self.promises else {}
+        if not self.promises or options.get("route") in COMPRESSORS:
+            return {}
+        return {"weights": descend(options["batch"], options["steps"], options["momentum"])}
 
 
 def excuses_of_deaths(run: EndedRun, survives: bool) -> Iterator[Excuse]:
@@ -120,13 +140,22 @@ def _multi_worker(**options: object) -> Callable[[Stage], SynchronousStrategy]:
         fitting: Options = dict(options)
         if "backup_workers" in fitting:
             fitting["backup_workers"] = min(1, stage.scenario.workers - 1)
-        return sd.MultiWorkerMirroredStrategy(stage.cluster, **fitting)
+        return sd.MultiWorkerMirroredStrategy(stage.cluster, communication_options=_communication_of(stage.options), **fitting)
 
     return strategy
 
 
+def _communication_of(options: Options) -> sd.CommunicationOptions:
+    route = options.get("route")
+    compression = COMPRESSORS[route]() if route in COMPRESSORS else None
+    return sd.CommunicationOptions(algorithm=options.get("algorithm"), num_packs=2 if route == "packs" else 1, compression=compression)
+
+
 class Mirrored(SynchronousLoop):
     """Several devices of the first worker."""
+
+    def _communication(self, dice: Dice) -> Options:
+        return {}
 
     def draw(self, dice: Dice, scenario: Scenario) -> Options:
         return {**super().draw(dice, scenario), "devices": dice.whole(1, 4)}
@@ -154,8 +183,8 @@ class LocalSteps(SynchronousLoop):
 
 SYNCHRONOUS: list[Workload] = [
     Mirrored("mirrored", 1.0, lambda stage: sd.MirroredStrategy(devices=stage.options["devices"], cluster=stage.cluster), workers=1),
-    SynchronousLoop("multi-worker", 1.0, _multi_worker()),
-    SynchronousLoop("elastic", 3.0, _multi_worker(on_failure="continue"), survives=True),
-    Backup("backup", 0.7, _multi_worker(backup_workers=1), promises=False),
+    SynchronousLoop("multi-worker", 1.0, _multi_worker(), routes=("packs", *COMPRESSORS)),
+    SynchronousLoop("elastic", 3.0, _multi_worker(on_failure="continue"), survives=True, routes=("packs",)),
+    Backup("backup", 0.7, _multi_worker(backup_workers=1), promises=False, routes=("packs",)),
     LocalSteps("local-steps", 0.7, _multi_worker(sync_every=SYNC_EVERY), promises=False),
 ]
