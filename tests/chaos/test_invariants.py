@@ -18,6 +18,7 @@ from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError, UnavailableError
 from simdist.runtime.membership import MemberState
+from simdist.runtime.simulated.pending_collective import PendingCollective
 from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.rounds import RoundServer
@@ -245,9 +246,21 @@ def cancel_nothing(patch: pytest.MonkeyPatch) -> Scenario:
     return replace(CLOSURES, options={"script": "rssssss", "callers": 1}, workers=2)
 
 
+def take_twice_as_long(patch: pytest.MonkeyPatch) -> Scenario:
+    """A collective that finds all links idle lasts twice as long as they need."""
+    end_uncontended = PendingCollective._end_uncontended
+
+    def slower(pending: PendingCollective, seconds: Any, carried: Any) -> None:
+        end_uncontended(pending, [2.0 * each for each in seconds], carried)
+
+    patch.setattr(PendingCollective, "_end_uncontended", slower)
+    return STEPS
+
+
 SABOTAGED: dict[str, Callable[[pytest.MonkeyPatch], Scenario]] = {
     "no-closure-lost": lose_closures,
     "cancelled-with-the-error": cancel_nothing,
+    "closed-forms": take_twice_as_long,
     "updates-counted": apply_twice,
     "one-thing-at-a-time": compute_at_once,
     "crash-takes-effect": crash_nobody,

@@ -6,7 +6,7 @@ elastic         on_failure="continue": goes on as long as one task has the varia
 backup          backup_workers=1: a step does not wait for the slowest
 local-steps     sync_every=3: an all-reduce in every third step
 
-Those on several workers have an option for the algorithm of their all-reduces, and one for how gradients travel: in packs, or compressed.
+Those on several workers have an option for the algorithm of their all-reduces, and some for how gradients travel: in packs, or compressed.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class LocalSteps(SynchronousLoop):
 SYNCHRONOUS: list[Workload] = [
     Mirrored("mirrored", 1.0, lambda stage: sd.MirroredStrategy(devices=stage.options["devices"], cluster=stage.cluster), workers=1),
     SynchronousLoop("multi-worker", 1.0, _multi_worker(), routes=("packs", *COMPRESSORS)),
-    SynchronousLoop("elastic", 3.0, _multi_worker(on_failure="continue"), survives=True, routes=("packs",)),
-    Backup("backup", 0.7, _multi_worker(backup_workers=1), promises=False, routes=("packs",)),
+    SynchronousLoop("elastic", 3.0, _multi_worker(on_failure="continue"), survives=True),
+    Backup("backup", 0.7, _multi_worker(backup_workers=1), promises=False),
     LocalSteps("local-steps", 0.7, _multi_worker(sync_every=SYNC_EVERY), promises=False),
 ]
