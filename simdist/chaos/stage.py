@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from simdist.chaos.scenarios import Scenario
 from simdist.coordinator.remote_value import RemoteValue
+from simdist.errors import UnavailableError
 from simdist.runtime.cluster import Cluster
 
 __all__ = ["Note", "Read", "Result", "Stage", "this_task"]
@@ -40,6 +42,7 @@ class Stage:
     Attributes:
         notes: what it saw, in order.
         values: numbers at its end, by name; those of one name under several tasks are copies.
+        restores: what was saved, and what was found after each restore of it.
         closures: remote values, each with the letter of its script.
         looks: how many places for a look there were.
         before_looks: called with the number of a look and the function that reads.
@@ -53,6 +56,7 @@ class Stage:
         self.values: dict[str, np.ndarray] = {}
         self.copies: dict[str, list[np.ndarray]] = {}
         self.closures: list[tuple[str, RemoteValue]] = []
+        self.restores: list[tuple[np.ndarray, np.ndarray]] = []
         self.results: dict[str, tuple[int, Result] | None] = {}
         self.observations = 0
         self.before_observations: list[Callable[[int, Read], None]] = []
@@ -65,6 +69,11 @@ class Stage:
         self.observations += 1
         if self.scenario.has_numbers and (self.observations in self.scenario.reads or self._disturbed()):
             self._observe(read)
+
+    def observe_served(self, read: Read) -> None:
+        """An observation point for variables on servers. Of lost ones there is nothing to see; what needs them fails by itself."""
+        with suppress(UnavailableError):
+            self.observe(read)
 
     def _disturbed(self) -> bool:
         return any(d.figures.get("observation") == self.observations for d in self.scenario.disturbances)

@@ -22,6 +22,7 @@ from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.policies import policy_of
 from simdist.coordinator.polling import Polling
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
+from simdist.coordinator.queue_length import QueueLength
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.round_closures import RoundClosures
 from simdist.coordinator.synchronization import Synchronization
@@ -120,6 +121,7 @@ class ClusterCoordinator:
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
         self._polling = Polling()
+        self._queue_length = QueueLength(engine)
         self._process = engine.process(engine.chief)
         self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
         self._rounds: RoundClosures | None = None
@@ -373,7 +375,7 @@ class ClusterCoordinator:
                     closure.result.end(closure.cancelled(self.queue.error))
                 case _:
                     assert_never(decision.kind)
-        trace.counter(chief, "queue", now, len(self.queue.queue))
+        self._queue_length.changed(len(self.queue.queue))
         if self._rounds is not None:
             self._rounds.complete()
         self._open_waits()

@@ -20,6 +20,7 @@ A phase whose event does not come is left out, and the events may come in anothe
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from simdist.faults.process import Preempt
 from simdist.session.commands import Command
 from simdist.session.session import Session
 from simdist.trace import Trace
-from simdist.trace.records import Instant
+from simdist.trace.records import Instant, task_of
 from simdist.trace.summary import summary
 
 __all__ = ["Phase", "Recovery", "recovery"]
@@ -78,7 +79,9 @@ class Recovery:
         phases: in order; the first one begins with the fault. Empty for a fault that never began.
         end_s, end_without_s: when both runs end.
         units, units_without: how far both came, in closures or steps.
-        steps, steps_without: that all workers have taken.
+        steps, steps_without: that all workers have ended; of a step that replicas take together, each counts.
+        repeated_steps: how many steps were taken again: of closures, what workers have ended more; of replicas that step together, what
+            one of them, which never died, has begun more.
         lost_s: of work under way that died with its task.
         waited_s: seconds that the devices of all other workers were idle for longer, added up.
         loss, loss_without: of what both programs returned; None where it was not asked for, or there is no result.
@@ -94,6 +97,7 @@ class Recovery:
     units_without: int
     steps: int
     steps_without: int
+    repeated_steps: int
     lost_s: float
     waited_s: float
     loss: float | None = None
@@ -103,11 +107,6 @@ class Recovery:
     def cost_s(self) -> float:
         """By how much the run ended later."""
         return self.end_s - self.end_without_s
-
-    @property
-    def repeated_steps(self) -> int:
-        """How many steps more the workers have taken."""
-        return self.steps - self.steps_without
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """The story as pairs of a name and a text."""
@@ -205,9 +204,25 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
         units_without=len(units_without),
         steps=broken.steps,
         steps_without=whole.steps,
+        repeated_steps=max(0, broken.steps - whole.steps if whole.closures else _begun_again(broken, whole)),
         lost_s=lost_s,
         waited_s=waited_s,
     )
+
+
+def _begun_again(broken: Session, whole: Session) -> int:
+    """How many steps more a replica has begun that was never down: the most of any. One that died takes fewer, and repeats none."""
+    began, began_whole = _computations(broken.trace), _computations(whole.trace)
+    down = {task_of(lane) for lane in broken.trace.spans.lanes() if len(broken.trace.spans.rows_where(lane=lane, category="down"))}
+    steps = len(whole.progress_s)
+    more = [began.get(lane, 0) - count for lane, count in began_whole.items() if task_of(lane) not in down]
+    of_a_step = max(began_whole.values(), default=0) / steps if steps else 1.0
+    return round(max(more, default=0) / of_a_step)
+
+
+def _computations(trace: Trace) -> Counter[str]:
+    """How many programs each device has run."""
+    return Counter(span.lane for span in trace.spans.where(category="compute"))
 
 
 def _killed_s(fault: Fault) -> float | None:

@@ -12,7 +12,7 @@ import pytest
 
 from simdist.coordinator.closure_states import ClosureState
 from simdist.coordinator.coordinator import ClusterCoordinator
-from simdist.coordinator.queue import Attempt
+from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.waits import Waits
 from simdist.errors import UnavailableError
 from simdist.ledger.computing import Computing
@@ -175,6 +175,20 @@ def only_the_last_who_joins_is_woken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Waits, "wait", wait)
 
 
+def errors_cancel_nothing(patch: pytest.MonkeyPatch) -> None:
+    """What waits when a closure fails runs later."""
+    raised = ClosureQueue.raised
+
+    def patient(queue: ClosureQueue, attempt: Attempt, error: Exception) -> list[ClosureDecision]:
+        waiting = list(queue.queue)
+        queue.queue.clear()
+        decisions = raised(queue, attempt, error)
+        queue.queue.extend(waiting)
+        return [*decisions, *queue._dispatch()]
+
+    patch.setattr(ClosureQueue, "raised", patient)
+
+
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
@@ -244,6 +258,7 @@ PLANTED: dict[str, Plant] = {
         mains_killed_before_their_first_line_count_as_ended,
         failed_mains_keep_their_bytes,
         closures_that_exit_end_the_loop_of_their_worker,
+        errors_cancel_nothing,
         only_the_last_who_joins_is_woken,
         another_death_while_a_worker_joins_ends_the_run,
         interrupted_looks_drop_updates,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from simdist.chaos import Chips, Disturbance, Scenario, Wires, run
+from simdist.chaos import Chips, Disturbance, Scenario, Wires, examine, run
 from simdist.chaos.dice import Dice
 from simdist.chaos.drawing import calm, disturbed
 from simdist.chaos.kinds import KINDS, Ground
 from simdist.chaos.workloads import WORKLOADS
+from simdist.chaos.workloads.synchronous import COMPRESSORS
+from simdist.collectives import ALL_REDUCE
 from simdist.errors import InvalidArgumentError
 
 GROUND = Ground(
@@ -120,3 +122,16 @@ def test_smaller_options_are_other_options_of_the_same_workload(name: str) -> No
     scenario = calm(2, 3, name)
     for options in WORKLOADS[name].smaller(scenario):
         assert options != scenario.options and options.keys() == scenario.options.keys()
+
+
+def test_all_routes_for_gradients_and_all_algorithms_are_drawn() -> None:
+    drawn = [calm(3, number, "multi-worker").options for number in range(150)]
+    assert {options.get("route") for options in drawn} == {None, "packs", *COMPRESSORS}
+    assert {options.get("algorithm") for options in drawn} == {None, *ALL_REDUCE}
+    assert {calm(3, number, "multi-worker-fit").options.get("dropout") for number in range(30)} == {None, True}
+
+
+@pytest.mark.parametrize("route", ["packs", *COMPRESSORS])
+def test_gradients_may_travel_by_every_route(route: str) -> None:
+    options = {"steps": 2, "batch": 6, "momentum": False, "route": route, "algorithm": "ring"}
+    assert examine(Scenario("multi-worker", options, workers=2, numerics="deferred"), again=False, forgotten=False) == []

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.chaos import Disturbance, Scenario, Wires, examine
+from chaos.planted import errors_cancel_nothing
+from simdist.chaos import Chips, Disturbance, Scenario, Wires, examine, run
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
 from simdist.chaos.incarnations import Down
 from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
-from simdist.errors import DeadlineExceededError
+from simdist.errors import DeadlineExceededError, UnavailableError
 from simdist.runtime.membership import MemberState
+from simdist.runtime.simulated.pending_collective import PendingCollective
 from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.rounds import RoundServer
@@ -69,6 +71,10 @@ def ends_with(error: BaseException) -> Doctor:
 
 def change_weights(evidence: Evidence) -> None:
     evidence.run.stage.values["weights"] = evidence.run.stage.values["weights"] + np.float32(0.01)
+
+
+def no_numbers(evidence: Evidence) -> None:
+    evidence.run.stage.values["weights"] = np.full_like(evidence.run.stage.values["weights"], np.nan)
 
 
 def change_a_copy(evidence: Evidence) -> None:
@@ -129,6 +135,9 @@ DOCTORED: dict[str, tuple[Scenario, Doctor]] = {
     "same-bits-by-plan": (NUMBERS, lambda evidence: evidence.plans.update(loop=Print(evidence.run.digest, "0"))),
     "sync-equals-undisturbed": (NUMBERS, change_weights),
     "equals-plain": (NUMBERS, change_weights),
+    "equals-replay": (ROUNDS, change_weights),
+    "finite": (NUMBERS, no_numbers),
+    "restored-as-saved": (NUMBERS, lambda evidence: evidence.run.stage.restores.append((np.zeros(1), np.ones(1)))),
     "replicas-agree": (NUMBERS, change_a_copy),
     "dead-task-is-silent": (CRASHED, work_while_down),
     "paused-task-is-silent": (PAUSED, work_while_paused),
@@ -231,8 +240,27 @@ def keep_the_version(patch: pytest.MonkeyPatch) -> Scenario:
     return ROUNDS
 
 
+def cancel_nothing(patch: pytest.MonkeyPatch) -> Scenario:
+    """What waits when a closure fails runs later."""
+    errors_cancel_nothing(patch)
+    return replace(CLOSURES, options={"script": "rssssss", "callers": 1}, workers=2)
+
+
+def take_twice_as_long(patch: pytest.MonkeyPatch) -> Scenario:
+    """A collective that finds all links idle lasts twice as long as they need."""
+    end_uncontended = PendingCollective._end_uncontended
+
+    def slower(pending: PendingCollective, seconds: Any, carried: Any) -> None:
+        end_uncontended(pending, [2.0 * each for each in seconds], carried)
+
+    patch.setattr(PendingCollective, "_end_uncontended", slower)
+    return STEPS
+
+
 SABOTAGED: dict[str, Callable[[pytest.MonkeyPatch], Scenario]] = {
     "no-closure-lost": lose_closures,
+    "cancelled-with-the-error": cancel_nothing,
+    "closed-forms": take_twice_as_long,
     "updates-counted": apply_twice,
     "one-thing-at-a-time": compute_at_once,
     "crash-takes-effect": crash_nobody,
@@ -276,3 +304,41 @@ def test_two_incarnations_may_be_found_to_be_down_at_once() -> None:
     wires = Wires(bandwidth=4600000.0, latency_s=7.36e-05, tasks_per_rack=2)
     options = {"batch": 6, "momentum": False, "steps": 3}
     assert examine(Scenario(workload="elastic", options=options, workers=2, wires=wires, disturbances=disturbances)) == []
+
+
+# The second caller takes the error of the closures, so that the loop goes on to its next one.
+LOST_HOST = Scenario(
+    "coordinator",
+    {"callers": 2, "script": "ssssssssjs"},
+    chips=Chips(9.16e-4, "exponential"),
+    numerics="loop",
+    disturbances=(Disturbance("lose_host", "ps:0", at_s=0.02, figures={"restart_after": 2.5e-06}),),
+    reads=(1, 2, 3),
+)
+LOST_IN_A_FIT = Scenario(
+    "coordinator-fit",
+    {"epochs": 3, "penalty": False},
+    numerics="loop",
+    disturbances=(Disturbance("crash", "ps:0", at_s=0.001, figures={"restart_after": None}),),
+    reads=(1, 2, 3),
+)
+
+
+@pytest.mark.parametrize("scenario", [LOST_HOST, LOST_IN_A_FIT])
+def test_a_look_at_weights_that_were_lost_with_their_server_ends_no_run(scenario: Scenario) -> None:
+    assert examine(scenario) == []
+
+
+def test_a_worker_that_has_died_begins_its_data_anew_and_so_does_the_replay() -> None:
+    options = {**ROUNDS.options, "mode": "async", "recovery": "replica", "rounds": [1, 5, 5]}
+    idle = Disturbance("crash", "worker:3", at_s=0.0016, figures={"restart_after": 0.00049})
+    assert examine(replace(ROUNDS, options=options, workers=4, servers=4, disturbances=(idle,))) == []
+
+
+def test_weights_may_be_read_while_their_server_gets_them_back() -> None:
+    options = {**ROUNDS.options, "mode": "bounded", "staleness": 1, "recovery": "replica", "shards": 3, "rounds": [1]}
+    wires, chips = Wires(3.84e6, 1.17e-3), Chips(0.0171)
+    crash = Disturbance("crash", "ps:0", at_s=0.1031820649, figures={"restart_after": 0.0})
+    scenario = Scenario("servers", options, servers=2, wires=wires, chips=chips, numerics="deferred", disturbances=(crash,))
+    assert isinstance(run(scenario).error, UnavailableError)
+    assert examine(scenario) == []

@@ -62,6 +62,10 @@ SHOWN: dict[str, tuple[Scenario, str]] = {
         Scenario("coordinator", {"script": "x", "callers": 1}),
         "never-hangs",
     ),
+    "errors_cancel_nothing": (
+        Scenario("coordinator", {"script": "ssrsssssssssjss", "callers": 1}, 2),
+        "cancelled-with-the-error",
+    ),
     "only_the_last_who_joins_is_woken": (
         Scenario("coordinator", {"script": "s", "callers": 2}),
         "never-hangs",

@@ -221,3 +221,23 @@ def test_closure_whose_reply_was_on_its_way_is_lost_with_its_task() -> None:
     healthy.advance()
     (whole,) = (span for span in healthy.trace.spans.where(lane="worker:1") if span.facts.get("closure") == retry.facts["closure"])
     assert whole.end_s == story.phases[0].begin_s and story.lost_s == whole.duration_s > 0.0
+
+
+@pytest.mark.parametrize(("restart_after", "repeated"), [(0.001, 1), (None, 1)])
+def test_survivors_repeat_the_step_in_which_another_died_and_no_fewer_than_none(restart_after: float | None, repeated: int) -> None:
+    session = session_of("survivors")
+    session.advance(steps=3)
+    session.advance(by=0.00001)
+    command = session.inject({"kind": "crash", "task": "worker:1", "restart_after": restart_after})
+    assert command is not None
+    story = sd.recovery(session, command)
+    assert story.steps < story.steps_without, "fewer replicas take fewer steps"
+    assert story.repeated_steps == repeated
+
+
+def test_run_that_fails_has_repeated_no_steps() -> None:
+    session = session_of("coordinator")
+    session.advance(until=0.0005)
+    command = session.inject({"kind": "crash", "task": "ps:0"})
+    assert command is not None
+    assert sd.recovery(session, command).repeated_steps == 0

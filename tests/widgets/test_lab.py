@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import session_programs as programs
 import simdist as sd
 from session_programs import CRASH
+from simdist import errors
 from simdist_widgets.lab import Lab
 
 Message = dict[str, Any]
@@ -236,8 +238,38 @@ def test_selected_spans_are_a_table(lab: Lab, heard: Heard) -> None:
     heard.ask("advance")
     trace = lab.session.trace
     numbers = trace.span_numbers()[:3].tolist()
-    lab.selected = [*numbers, 10**9, -4]
+    lab.selected = numbers
     assert lab.selection["name"].tolist() == [span.name for span in trace.spans[:3]]
+
+
+def test_the_front_end_may_select_what_a_rewind_has_taken_back(lab: Lab, heard: Heard) -> None:
+    heard.ask("advance")
+    numbers = lab.session.trace.span_numbers()[:3].tolist()
+    lab.set_state({"selected": [*numbers, 10**9, -4]})
+    assert lab.selected == numbers
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "words"),
+    [
+        ("selected", [999999], "record 999999; the trace has"),
+        ("selected", [-1], "record is -1; expected at least 0"),
+        ("selected", [True], "record is True; expected an integer"),
+        ("cursor_s", NAN, "finite virtual second.*given nan"),
+        ("cursor_s", math.inf, "finite virtual second.*given inf"),
+        ("view_s", [NAN, 1.0], r"start, end.*given \[nan, 1.0\]"),
+        ("view_s", [3.0], "start, end"),
+        ("view_s", [2.0, 1.0], "the end after the start"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_words(lab: Lab, trait: str, value: Any, words: str) -> None:
+    before = getattr(lab, trait)
+    with pytest.raises((errors.InvalidArgumentError, TypeError), match=words):
+        setattr(lab, trait, value)
+    assert getattr(lab, trait) == before
 
 
 def test_exported_page_holds_the_rows_of_all_branches(lab: Lab, heard: Heard, tmp_path: Any) -> None:

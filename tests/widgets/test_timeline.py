@@ -12,6 +12,7 @@ import pytest
 
 import simdist_widgets as sw
 from simdist.collectives import ring
+from simdist.errors import InvalidArgumentError
 from simdist.trace import Trace
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -61,6 +62,14 @@ def test_view_is_the_whole_run_unless_asked_otherwise(trace: Trace) -> None:
     assert sw.Timeline(trace).view_s == []
     assert sw.Timeline(trace, start_s=0.2).view_s == [0.2, 0.7]
     assert sw.Timeline(trace, start_s=0.2, end_s=0.4).picture().axes[0].get_xlim() == (0.2, 0.4)
+
+
+@pytest.mark.parametrize("view_s", [[float("nan"), 1.0], [0.1], [0.4, 0.2]])
+def test_view_that_is_no_stretch_of_time_is_refused(trace: Trace, view_s: list[float]) -> None:
+    widget = sw.Timeline(trace)
+    with pytest.raises(InvalidArgumentError, match="Timeline: view_s must be"):
+        widget.view_s = view_s
+    assert widget.view_s == []
 
 
 def test_view_that_ends_before_it_begins_is_refused(trace: Trace) -> None:

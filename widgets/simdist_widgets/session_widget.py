@@ -36,6 +36,7 @@ from simdist_widgets.lab_verbs import Verbs
 from simdist_widgets.log_feed import LogFeed, known_styles
 from simdist_widgets.recorded_branches import count_rows, recorded
 from simdist_widgets.selected_spans import numbers_of, spans_of
+from simdist_widgets.shown_time import checked_cursor_s, checked_view_s
 from simdist_widgets.slices import Slice
 
 __all__ = ["SessionWidget", "layout_and_forms"]
@@ -115,6 +116,25 @@ class SessionWidget(BaseWidget):
     @selection.setter
     def selection(self, spans: Any) -> None:
         self.selected = numbers_of(self.session.trace, spans)
+
+    @traitlets.validate("selected")
+    def _check_selected(self, proposal: Any) -> list[int]:
+        return numbers_of(self.session.trace, proposal["value"])
+
+    @traitlets.validate("cursor_s")
+    def _check_cursor_s(self, proposal: Any) -> float | None:
+        return checked_cursor_s(type(self).__name__, proposal["value"])
+
+    @traitlets.validate("view_s")
+    def _check_view_s(self, proposal: Any) -> list[float]:
+        return checked_view_s(type(self).__name__, proposal["value"])
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what the front end has set. It may still select records of a run that was taken back meanwhile: these are left out."""
+        if "selected" in sync_data:
+            recorded = self.session.trace.recorded
+            sync_data = {**sync_data, "selected": [record for record in sync_data["selected"] if 0 <= record < recorded]}
+        super().set_state(sync_data)
 
     # -- playing --------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import traitlets
 from simdist.trace import Trace
 from simdist.trace.plots import timeline
 from simdist_widgets.base import STATIC, BaseWidget
+from simdist_widgets.shown_time import checked_view_s
 from simdist_widgets.trace_bytes import encode
 
 
@@ -66,6 +67,10 @@ class Timeline(BaseWidget):
         self._trace = trace
         self._summary = _summary(trace, header)
         super().__init__(header=header, data=data, view_s=view_s)
+
+    @traitlets.validate("view_s")
+    def _check_view_s(self, proposal: Any) -> list[float]:
+        return checked_view_s("Timeline", proposal["value"])
 
     def picture(self) -> Any:
         """The timeline as a matplotlib ``Figure``, of the same stretch of time."""

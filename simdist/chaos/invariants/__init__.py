@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from simdist.chaos.evidence import Evidence, Invariant
+from simdist.chaos.invariants.checkpoints import CHECKPOINTS
+from simdist.chaos.invariants.closures import CLOSURES
+from simdist.chaos.invariants.collectives import COLLECTIVES
 from simdist.chaos.invariants.disks import DISKS
 from simdist.chaos.invariants.ends import ENDS
 from simdist.chaos.invariants.engine import ENGINE
@@ -17,5 +20,6 @@ COLLECTED = "closed-is-collected"
 """A closed cluster that nobody refers to is collected: the one that is checked when the evidence is gone."""
 
 INVARIANTS: dict[str, Invariant] = {
-    invariant.name: invariant for invariant in (*ENDS, *NUMBERS, *TASKS, *FAULTS, *ENGINE, *SERVERS, *DISKS)
+    invariant.name: invariant
+    for invariant in (*ENDS, *CLOSURES, *NUMBERS, *TASKS, *FAULTS, *ENGINE, *SERVERS, *DISKS, *CHECKPOINTS, *COLLECTIVES)
 }

@@ -86,7 +86,7 @@ def _listeners_leave(evidence: Evidence) -> Iterator[str]:
 
 def _memory_account(evidence: Evidence) -> Iterator[str]:
     run = evidence.run
-    if not evidence.ended_well or evidence.calm.error is not None:
+    if not evidence.ended_well or evidence.calm.error is not None or not run.workload.same_memory:
         return
     for device, calm_bytes in evidence.calm.held.items():
         task, found = task_of(device), run.held.get(device, 0)

@@ -62,6 +62,22 @@ def _equals_plain(evidence: Evidence) -> Iterator[str]:
                 yield _difference(name, found, expected) + where
 
 
+def _equals_replay(evidence: Evidence) -> Iterator[str]:
+    """Of both runs, each by its trace."""
+    for run, where in ((evidence.run, ""), (evidence.calm, " in the undisturbed run")):
+        if run.error is None and run.scenario.has_numbers:
+            for name, expected in run.workload.replayed(run).items():
+                if not _close(run.stage.values[name], expected, PLAIN_RTOL):
+                    yield _difference(name, run.stage.values[name], expected) + where
+
+
+def _finite(evidence: Evidence) -> Iterator[str]:
+    for run, where in ((evidence.run, ""), (evidence.calm, " in the undisturbed run")):
+        for name, value in run.stage.values.items():
+            if not np.all(np.isfinite(value)):
+                yield f"{name} = {np.ravel(value).tolist()}{where}"
+
+
 def _replicas_agree(evidence: Evidence) -> Iterator[str]:
     for name, copies in evidence.run.stage.copies.items():
         if len({copy.tobytes() for copy in copies}) > 1:
@@ -73,5 +89,7 @@ NUMBERS = [
     Invariant("same-bits-by-plan", "All plans give the same bits, and reads change none.", _same_bits_by_plan),
     Invariant("sync-equals-undisturbed", "Where a run recovers, its numbers are those of the undisturbed run.", _sync_equals_undisturbed),
     Invariant("equals-plain", "Numbers are those of plain numpy.", _equals_plain),
+    Invariant("equals-replay", "Numbers are those of plain numpy, by the trace's account of what was applied, and when.", _equals_replay),
+    Invariant("finite", "All numbers of a run are finite.", _finite),
     Invariant("replicas-agree", "Copies of a mirrored variable are identical.", _replicas_agree),
 ]

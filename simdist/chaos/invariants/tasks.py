@@ -43,7 +43,7 @@ def _dead_applies_nothing(evidence: Evidence) -> Iterator[str]:
 
 
 FAULTS = {"heal", *(kind.name for kind in KINDS.values())}
-SAID_BY_OTHERS = {*FAULTS, "restart", "detect", "retry", "error", "cancel", "resize"}
+SAID_BY_OTHERS = {*FAULTS, "restart", "detect", "retry", "error", "cancel", "resize", "place"}
 
 
 def _joins_with_copies(evidence: Evidence) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What befalls disks, and machines with their disks: no room, slowness, torn writes, preemptions.
 
-They are drawn only where the undisturbed run has used disks, which so far are those of servers with `recovery="checkpoint"`. A workload
-whose tasks use disks says so (`Workload.uses_disks`).
+They are drawn only where the undisturbed run has used disks: those of servers with `recovery="checkpoint"`, and of the chief that saves
+checkpoints. A workload whose tasks use disks says so (`Workload.uses_disks`).
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ class Workload(ABC):
         most_workers: how many make sense.
         same_result: whether a run that was disturbed and ended well ends with the numbers of one that was not.
         same_costs: whether a kernel of one name costs the same in each step.
+        same_memory: whether tasks hold in the end what they hold in the undisturbed run.
         uses_disks: whether tasks use their disks, with some of its options.
         has_mains: whether it launches mains, and notes when they start and end.
         scales_s: spans of time that matter to its recovery.
@@ -61,6 +62,7 @@ class Workload(ABC):
     most_workers: int = 20
     same_result: bool = True
     same_costs: bool = True
+    same_memory: bool = True
     uses_disks: bool = False
     has_mains: bool = False
     scales_s: tuple[float, ...] = ()
@@ -100,4 +102,9 @@ class Workload(ABC):
 
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
         """The expected result, computed without the engine; empty where it is not known."""
+        return {}
+
+    def replayed(self, run: EndedRun) -> dict[str, np.ndarray]:
+        """The expected result of a run that ended well, computed without the engine from what its trace says happened; empty where it
+        does not say enough."""
         return {}

@@ -177,7 +177,7 @@ class _Loop:
             self.coordinator.join()
         except ClosureError as error:
             self._raised(error)
-        self.stage.observe(self.weights.numpy)
+        self.stage.observe_served(self.weights.numpy)
 
     def _join_too(self) -> None:
         try:

@@ -1,6 +1,7 @@
 """Keras models that are fitted: under parameter servers, under one strategy for all workers, and elastically.
 
-With `penalty`, a layer adds the mean square of what it passes on to the loss (`add_loss`), which training must not forget.
+With `penalty`, a layer adds the mean square of what it passes on to the loss (`add_loss`), which training must not forget. With `dropout`,
+one draws random numbers, which must be the same whatever goes wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from simdist.chaos.workloads.synchronous import excuses_of_deaths
 from simdist.strategies.base import Strategy
 
 if TYPE_CHECKING:
-    from simdist.chaos.stage import Stage
+    from simdist.chaos.stage import Read, Stage
 
 __all__ = ["FITS"]
 
@@ -51,15 +52,17 @@ class Fit(Workload):
         self.same_costs = not survives
 
     def draw(self, dice: Dice, scenario: Scenario) -> Options:
-        return {"epochs": dice.whole(1, 3), "penalty": dice.chance(0.5)}
+        dropout = not self.servers and not self.survives and dice.part("dropout").chance(0.25)
+        return {"epochs": dice.whole(1, 3), "penalty": dice.chance(0.5), **({"dropout": True} if dropout else {})}
 
     def jobs(self, scenario: Scenario) -> dict[str, int]:
         return {"worker": scenario.workers, "ps": scenario.servers} if self.servers else super().jobs(scenario)
 
     def run(self, stage: Stage) -> None:
         strategy = self.strategy(stage)
-        model = linear_model(strategy, stage.options["penalty"])
-        looking = _observe_after_epochs(stage, model)
+        model = linear_model(strategy, stage.options["penalty"], stage.options.get("dropout", False))
+        observe = stage.observe_served if self.servers else stage.observe
+        looking = _observe_after_epochs(observe, model)
         dataset = sd.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(BATCH)
         history = model.fit(dataset, epochs=stage.options["epochs"], verbose=0, callbacks=[looking])
         stage.values["losses"] = np.array(history.history["loss"])
@@ -70,15 +73,15 @@ class Fit(Workload):
         yield from excuses_of_servers(run) if self.servers else excuses_of_deaths(run, self.survives)
 
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
-        if self.servers:
+        if self.servers or scenario.options.get("dropout"):
             return {}
         weights, losses = _descend(scenario.options["epochs"], PENALTY if scenario.options["penalty"] else 0.0)
         # What a replica that died alone had counted of a metric is lost, as the documentation of elasticity says.
         return {"weights": weights} if self.survives else {"weights": weights, "losses": losses}
 
 
-def linear_model(strategy: Any, penalty: bool) -> Any:
-    """One dense layer, and perhaps one that adds a loss."""
+def linear_model(strategy: Any, penalty: bool, dropout: bool = False) -> Any:
+    """One dense layer, and perhaps one that adds a loss, and one that drops inputs."""
     import keras
 
     from simdist.training import adoption, synchronised_moments
@@ -95,16 +98,17 @@ def linear_model(strategy: Any, penalty: bool) -> Any:
 
     with strategy.scope():
         start: Any = keras.initializers.Constant(float(START[0, 0]))
-        layers = [keras.Input((INPUTS.shape[1],)), keras.layers.Dense(1, use_bias=False, kernel_initializer=start)]
+        dropping = [keras.layers.Dropout(0.5, seed=1)] if dropout else []
+        layers = [keras.Input((INPUTS.shape[1],)), *dropping, keras.layers.Dense(1, use_bias=False, kernel_initializer=start)]
         model = Sequential([*layers, Penalty()] if penalty else layers)
         model.compile(keras.optimizers.SGD(RATE), "mse")
     return model
 
 
-def _observe_after_epochs(stage: Stage, model: Any) -> Any:
+def _observe_after_epochs(observe: Callable[[Read], None], model: Any) -> Any:
     import keras
 
-    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: stage.observe(model.get_weights))
+    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: observe(model.get_weights))
 
 
 def _descend(epochs: int, penalty: float) -> tuple[np.ndarray, np.ndarray]:

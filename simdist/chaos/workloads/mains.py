@@ -17,7 +17,8 @@ from simdist.chaos.dice import Dice
 from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.stage import Result, this_task
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
-from simdist.chaos.workloads.regression import BATCH_SIZES, Training, descend
+from simdist.chaos.workloads.plain import descend
+from simdist.chaos.workloads.regression import BATCH_SIZES, Training
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
 from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
 

@@ -17,7 +17,7 @@ import optax
 import simdist as sd
 from simdist.strategies.synchronous import SynchronousStrategy
 
-__all__ = ["BATCH_SIZES", "INPUTS", "LEARNING_RATE", "MOMENTUM", "START", "TARGETS", "Training", "batches", "descend"]
+__all__ = ["BATCH_SIZES", "FEATURES", "INPUTS", "LEARNING_RATE", "MOMENTUM", "ROWS", "START", "TARGETS", "Training", "batches"]
 
 ROWS, FEATURES = 24, 3
 INPUTS = np.cos(np.arange(ROWS * FEATURES) * 1.7).reshape(ROWS, FEATURES).astype(np.float32)
@@ -66,14 +66,3 @@ class Training:
     def copies(self) -> Sequence[np.ndarray]:
         """The weights as each replica of this program has them."""
         return [np.asarray(value) for value in self.strategy.local_results(self.weights)]
-
-
-def descend(batch_size: int, steps: int, momentum: bool) -> np.ndarray:
-    """The weights after so many steps, by numpy."""
-    weights, speed = START.astype(np.float64), np.zeros((FEATURES, 1))
-    rows = np.arange(batch_size * steps).reshape(steps, batch_size) % ROWS
-    for chosen in rows:
-        x, y = INPUTS[chosen].astype(np.float64), TARGETS[chosen].astype(np.float64)
-        speed = (MOMENTUM if momentum else 0.0) * speed + 2.0 * x.T @ (x @ weights - y) / batch_size
-        weights = weights - LEARNING_RATE * speed
-    return weights

@@ -6,7 +6,6 @@ The steps of a word are all the same; options say how many there are between two
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -18,7 +17,9 @@ from simdist.chaos.dice import Dice
 from simdist.chaos.scenarios import Options, Scenario
 from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.coordinator import excuses_of_servers
-from simdist.chaos.workloads.regression import LEARNING_RATE, MOMENTUM, START, batches
+from simdist.chaos.workloads.plain import rows_of
+from simdist.chaos.workloads.regression import INPUTS, LEARNING_RATE, MOMENTUM, START, TARGETS, batches
+from simdist.chaos.workloads.replay import Ambiguous, Replay
 from simdist.errors import DeadlineExceededError, TimedOutError, UnavailableError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["STEP", "Servers", "counts_once", "servers_may_lose"]
 
 STEP = "t"
+BATCH = 6
 
 
 class Servers(Workload):
@@ -49,6 +51,7 @@ class Servers(Workload):
             "exactly_once": dice.part("once").chance(0.5),
             "shards": dice.part("shards").whole(1, 3),
             "momentum": dice.part("momentum").chance(0.5),
+            "data": dice.part("data").pick(["dataset", "arguments"]),
             "rounds": [dice.part("steps", number).whole(1, 12) for number in range(dice.part("joins").whole(1, 3))],
         }
 
@@ -64,23 +67,26 @@ class Servers(Workload):
             count = sd.Variable(np.float32(0.0), name="count")
             optimizer = sd.Optimizer(optax.sgd(LEARNING_RATE, momentum=MOMENTUM if options["momentum"] else None))
 
+        by_closure = _takes_arguments(options)
+
         @sd.function
-        def step(iterator: Any) -> Any:
-            x, y = next(iterator)
+        def step(*source: Any) -> Any:
+            x, y = source if by_closure else next(*source)
             loss, gradients = sd.value_and_grad(lambda: jnp.mean((x @ weights.value - y) ** 2), [weights])()
             optimizer.apply_gradients(zip(gradients, [weights], strict=True))
             count.assign_add(1.0)
             return loss
 
         coordinator = sd.ClusterCoordinator(strategy)
-        iterator = iter(coordinator.create_per_worker_dataset(lambda: batches(6)))
+        iterator = iter(coordinator.create_per_worker_dataset(lambda: batches(BATCH)))
         for steps in options["rounds"]:
             for _ in range(steps):
-                stage.closures.append((STEP, coordinator.schedule(step, args=(iterator,))))
+                rows = rows_of(BATCH, len(stage.closures))
+                args = (INPUTS[rows], TARGETS[rows]) if by_closure else (iterator,)
+                stage.closures.append((STEP, coordinator.schedule(step, args=args)))
                 stage.note("scheduled", fact=STEP)
             coordinator.join()
-            with suppress(UnavailableError):  # a read must change nothing: the next step fails by itself
-                stage.observe(weights.numpy)
+            stage.observe_served(weights.numpy)
         stage.keep("count", count.numpy)
         stage.keep("weights", weights.numpy)
 
@@ -103,6 +109,23 @@ class Servers(Workload):
             for error, why in excuses_of_servers(run):
                 if issubclass(error, (DeadlineExceededError, TimedOutError)):
                     yield error, why
+            for server in _getting_back(run):
+                yield UnavailableError, f"{server} did not have its variables back when they were read"
+
+    def replayed(self, run: EndedRun) -> dict[str, np.ndarray]:
+        options = run.scenario.options
+        if servers_may_lose(run) or options["mode"] == "bounded" or options["backup_workers"]:
+            return {}
+        try:
+            replay = Replay(run, BATCH, options["momentum"], by_closure=_takes_arguments(options))
+            return {"weights": replay.of_rounds() if options["mode"] == "sync" else replay.of_updates()}
+        except Ambiguous:
+            return {}
+
+
+def _takes_arguments(options: Options) -> bool:
+    """Whether each closure has a batch of its own; otherwise it takes the next one of its worker."""
+    return options.get("data") == "arguments"
 
 
 def servers_may_lose(run: EndedRun) -> bool:
@@ -114,6 +137,14 @@ def servers_may_lose(run: EndedRun) -> bool:
     # One server at a time can be lost, and its copy must be complete: no second one dies, and messages between servers come.
     deaths = [down for down in run.processes.downs if down.task in servers and down.from_s <= run.end_s]
     return len(deaths) > 1 or (bool(deaths) and (run.silences.lost_messages(servers, run.end_s) or _stood_still(run, servers)))
+
+
+def _getting_back(run: EndedRun) -> list[str]:
+    """The servers that were down at the end, or were just getting their variables."""
+    servers = [task for task in run.cluster.tasks if task.startswith("ps")]
+    spans = run.cluster.trace.spans.where(category="setup")
+    getting = {span.lane for span in spans if span.start_s <= run.end_s < span.end_s}
+    return [server for server in servers if server in getting or not run.processes.is_up(server, run.end_s)]
 
 
 def _stood_still(run: EndedRun, servers: list[str]) -> bool:
