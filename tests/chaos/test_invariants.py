@@ -18,7 +18,7 @@ from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError, UnavailableError
 from simdist.runtime.membership import MemberState
-from simdist.runtime.simulated.pending_collective import PendingCollective
+from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.rounds import RoundServer
@@ -248,12 +248,12 @@ def cancel_nothing(patch: pytest.MonkeyPatch) -> Scenario:
 
 def take_twice_as_long(patch: pytest.MonkeyPatch) -> Scenario:
     """A collective that finds all links idle lasts twice as long as they need."""
-    end_uncontended = PendingCollective._end_uncontended
+    uncontended_seconds = CollectivePlans.uncontended_seconds
 
-    def slower(pending: PendingCollective, seconds: Any, carried: Any) -> None:
-        end_uncontended(pending, [2.0 * each for each in seconds], carried)
+    def slower(plans: CollectivePlans, routed: Any, carried: Any) -> list[float]:
+        return [2.0 * each for each in uncontended_seconds(plans, routed, carried)]
 
-    patch.setattr(PendingCollective, "_end_uncontended", slower)
+    patch.setattr(CollectivePlans, "uncontended_seconds", slower)
     return STEPS
 
 
@@ -342,3 +342,10 @@ def test_weights_may_be_read_while_their_server_gets_them_back() -> None:
     scenario = Scenario("servers", options, servers=2, wires=wires, chips=chips, numerics="deferred", disturbances=(crash,))
     assert isinstance(run(scenario).error, UnavailableError)
     assert examine(scenario) == []
+
+
+def test_a_replica_that_died_is_in_no_early_collective_that_ends_later() -> None:
+    death = Disturbance("crash", "worker:2", 0.00055, figures={"restart_after": 3.1e-05})
+    options = {"batch": 6, "momentum": False, "route": "packs", "steps": 4}
+    chips = Chips(jitter="uniform", spread=0.5)
+    assert examine(Scenario("backup", workers=3, chips=chips, seed=387843358, options=options, disturbances=(death,))) == []

@@ -184,7 +184,7 @@ class LocalSteps(SynchronousLoop):
 SYNCHRONOUS: list[Workload] = [
     Mirrored("mirrored", 1.0, lambda stage: sd.MirroredStrategy(devices=stage.options["devices"], cluster=stage.cluster), workers=1),
     SynchronousLoop("multi-worker", 1.0, _multi_worker(), routes=("packs", *COMPRESSORS)),
-    SynchronousLoop("elastic", 3.0, _multi_worker(on_failure="continue"), survives=True),
-    Backup("backup", 0.7, _multi_worker(backup_workers=1), promises=False),
+    SynchronousLoop("elastic", 3.0, _multi_worker(on_failure="continue"), routes=("packs",), survives=True),
+    Backup("backup", 0.7, _multi_worker(backup_workers=1), routes=("packs",), promises=False),
     LocalSteps("local-steps", 0.7, _multi_worker(sync_every=SYNC_EVERY), promises=False),
 ]

@@ -167,7 +167,7 @@ class TakesPart(SimulatedTask):
             arrival.then(self._early_over)
 
     def _early_over(self, arrival: Arrival) -> None:
-        if arrival.error is None:
+        if arrival.error is None and self.process.alive:
             assert self.collective_group is not None
             self.collective_group.record(arrival, waited=False)
         if arrival is self._waiting_for:
