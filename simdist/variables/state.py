@@ -85,8 +85,8 @@ class Group:
         """The error for a read or an update of this group after its task died."""
         names = ", ".join(dict.fromkeys(cell.name for cell in self.cells))
         return UnavailableError(
-            f"{self.task} has lost its variables ({names}): it crashed after they were made. Build the model again, or "
-            "restore a checkpoint."
+            f"{self.task} has lost its variables ({names}): it crashed after they were made. Build the model again, and "
+            "restore a checkpoint into it if there is one."
         )
 
 

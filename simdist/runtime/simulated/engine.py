@@ -18,6 +18,7 @@ from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.simulated.forecast import closure_figures
 from simdist.runtime.simulated.joining import join
+from simdist.runtime.simulated.recoveries import present_versions
 from simdist.runtime.simulated.replica_group import SimulatedReplicaGroup
 from simdist.runtime.simulated.run import SimulatedRun
 from simdist.runtime.simulated.task import Incarnation
@@ -134,11 +135,11 @@ class SimulatedEngine:
     # -- variables ------------------------------------------------------------------------------------------------
 
     def read(self, groups: Sequence[int]) -> list[Arrays]:
-        return self.arrays([self.world.states.present(group) for group in groups])
+        return self.arrays(present_versions(self.world, groups))
 
     def assign(self, groups: Sequence[int], kernel: Kernel, operand: Array, what: str) -> None:
         states, ledger = self.world.states, self.world.ledger
-        versions = [states.present(group) for group in groups]
+        versions = present_versions(self.world, groups)
         avals = versions[0].avals
         if len(avals) == 1 and not kernel.used[0] and ledger.numerics != "off":
             # What was there before does not matter: all get the operand, and nothing is to be computed.

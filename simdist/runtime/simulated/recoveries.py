@@ -1,15 +1,18 @@
-"""Servers get the recovery that a strategy asks for."""
+"""Servers get the recovery that a strategy asks for; and what a program sees of it that looks at variables from outside of every step."""
 
 from __future__ import annotations
 
-from simdist.errors import InvalidArgumentError
+from collections.abc import Sequence
+
+from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.program.values import Bundle
 from simdist.runtime.serving import Serving
 from simdist.runtime.simulated.chain import Chain
 from simdist.runtime.simulated.server_recovery import ServerRecovery
 from simdist.runtime.simulated.snapshots import Snapshots
 from simdist.runtime.simulated.world import World
 
-__all__ = ["protect"]
+__all__ = ["present_versions", "protect"]
 
 KINDS: dict[str, type[ServerRecovery]] = {"replica": Chain, "checkpoint": Snapshots}
 
@@ -32,6 +35,25 @@ def protect(world: World, serving: Serving) -> None:
                 f"recovery={serving.recovery!r}: {name} has another recovery already, which a strategy on the same cluster has asked for "
                 f"({type(known).__name__}). Give both strategies the same one, or two clusters."
             )
+
+
+def present_versions(world: World, groups: Sequence[int]) -> list[Bundle]:
+    """The present versions of groups.
+
+    Raises:
+        UnavailableError: the task that held one has died, or its server gets it back only later.
+    """
+    try:
+        return [world.states.present(group) for group in groups]
+    except UnavailableError:
+        for task in dict.fromkeys(world.states.groups[group].task for group in groups):
+            recovery = world.recoveries.get(task)
+            if recovery is not None and not (recovery.is_serving or recovery.is_lost):
+                raise UnavailableError(
+                    f"{task} has crashed, and does not have its variables back yet. Look again when it has: after coordinator.join(), or a "
+                    "sleep (sd.sleep)."
+                ) from None
+        raise
 
 
 def _recovery_of(world: World, serving: Serving, name: str, following: str) -> ServerRecovery:

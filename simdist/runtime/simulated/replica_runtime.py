@@ -82,7 +82,7 @@ class SimulatedReplica(TakesPart):
         if self.states.bundles[number] is None or group.task != self.task.name or first.replica is not None or len(first.devices) > 1:
             raise UnavailableError(
                 f"{self.device} has no copy of {first.name} any more: {self.task.name} crashed after the variable was made. Build "
-                "the model again, or restore a checkpoint."
+                "the model again, and restore a checkpoint into it if there is one."
             )
         size_bytes = sum([cell.aval.size_bytes for cell in group.cells if cell.kind != "slot"])
         self._travel(self.states.devices[number][0], self.device, size_bytes, "read", then)

@@ -140,8 +140,8 @@ class Elastic(OverAnother):
         if not left:
             self._notice(before)
             raise UnavailableError(
-                "All replicas have died or are silent, and the variables with them. Build the model again, or restore a checkpoint; faults "
-                "that leave one worker alive can be survived."
+                "All replicas have died or are silent, and the variables with them. Build the model again, and restore a checkpoint into "
+                "it; faults that leave one worker alive can be survived."
             )
         if len(left) < len(before):
             self._leave(left)

@@ -83,7 +83,9 @@ def _first_cell(variable: Variable, old: list[str], members: Sequence[Member]) -
     stay = {member.device for member in members}
     found = [cell for device, cell in zip(old, variable.placement.cells, strict=True) if device in stay]
     if not found:
-        raise UnavailableError(f"Everybody who had a value of {variable.name} has died. Build the model again, or restore a checkpoint.")
+        raise UnavailableError(
+            f"Everybody who had a value of {variable.name} has died. Build the model again, and restore a checkpoint into it."
+        )
     return found[0]
 
 

@@ -271,3 +271,21 @@ def test_a_change_is_confirmed_when_the_copy_has_it_or_there_is_none() -> None:
     kept.changed(change("fourth"))
     world.crash(world.tasks["ps:0"])
     assert events[2:] == ["fourth undone", "third undone"]
+
+
+def test_a_look_while_a_server_gets_its_variables_back_says_that_they_are_on_their_way() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, recovery="replica")
+    with strategy.scope():
+        first, second = sd.Variable(np.float32(1.0)), sd.Variable(np.float32(2.0))
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(sd.function(lambda: (first.assign_add(1.0), second.assign_add(1.0))))
+    coordinator.join()
+    cluster.faults.crash("ps:0", at=cluster.now, restart_after=0.5)
+    sd.sleep(0.1, cluster)
+    for look in (first.numpy, lambda: first.assign(5.0)):
+        with pytest.raises(UnavailableError, match="ps:0 has crashed, and does not have its variables back yet"):
+            look()
+    assert float(second.numpy()) == 3.0
+    sd.sleep(1.0, cluster)
+    assert float(first.numpy()) == 2.0
