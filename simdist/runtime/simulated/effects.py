@@ -48,6 +48,7 @@ class SimulatedEffects:
 
     def expect_disturbance(self) -> None:
         self.world.transport.is_foreseeable = False
+        self.world.unfold()
 
     def is_over(self, task: str | None) -> bool:
         there = None if task is None else self.world.task(task)
@@ -55,6 +56,7 @@ class SimulatedEffects:
 
     def expect_silence(self) -> None:
         self.world.silence.expect()
+        self.world.unfold()
 
     def crash(self, task: str, restart_after_s: float | None, reason: str, keep_disk: bool = True) -> None:
         self.world.crash(self.world.task(task), restart_after_s, reason, keep_disk)

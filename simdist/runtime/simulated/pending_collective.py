@@ -17,7 +17,7 @@ from simdist.runtime.replicas import CollectivePlan, Communication, Member
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transfers import RoutedSchedule, Transfers, idle
-from simdist.runtime.simulated.uncontended import uncontended_bytes
+from simdist.runtime.simulated.uncontended import resumed, uncontended_bytes
 from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
 from simdist.trace.records import NO_CAUSE
@@ -213,19 +213,17 @@ class PendingCollective:
         assert plan is not None
         world = self.group.world
         self.begun_s = world.clock.now
-        # The data of one rank, as the schedule's chunks count it.
-        plans, num_parts = self.group.plans, len(self.ranks) if self.collective.travels_as == "all_gather" else 1
-        size_bytes = self.collective.size_bytes * num_parts
-        routed = plans.routed(world, plan, plan.equivalent_devices or plan.devices, size_bytes)
+        plans = self.group.plans
+        routed = plans.routed(world, plan, plan.equivalent_devices or plan.devices, self._size_bytes())
         carried = plans.carried(world, plan, routed)
         alone = world.is_foreseeable and world.busy() <= len(self.group.members) and idle(list(carried))
         if alone and not (plan.equivalent_devices and len({link.bandwidth_bytes_per_s for link in carried}) > 1):
             self.uncontended = routed, carried
+            world.foreseen[self] = None
             for index, end_s in enumerate(plans.uncontended_seconds(routed, carried)):
-                world.clock.after(end_s, self._done, index)
+                world.clock.after(end_s, self._done_in_time, index)
             return
-        real = plans.routed(world, plan, plan.devices, size_bytes) if plan.equivalent_devices else routed
-        self.transfers = Transfers(world.transport, real, self._done, self.expect_silence)
+        self.transfers = Transfers(world.transport, self._over_real_links(), self._done, self.expect_silence)
         lost = next((task for task, process in self.processes if process.lost), None)
         if lost is not None:
             self.transfers.host_lost(lost)
@@ -233,14 +231,37 @@ class PendingCollective:
         for index in range(len(plan.devices)):
             self.transfers.begin(index)
 
-    def _count_uncontended(self, has_failed: bool) -> None:
+    def _size_bytes(self) -> float:
+        """The data of one rank, as the schedule's chunks count it."""
+        return self.collective.size_bytes * (len(self.ranks) if self.collective.travels_as == "all_gather" else 1)
+
+    def _over_real_links(self) -> RoutedSchedule:
+        assert self.plan is not None
+        return self.group.plans.routed(self.group.world, self.plan, self.plan.devices, self._size_bytes())
+
+    def _done_in_time(self, index: int) -> None:
+        if self.uncontended is not None:
+            self._done(index)
+
+    def unfold(self) -> None:
+        """Something may disturb it from now on: its bytes go on as flows."""
+        if self.uncontended is None:
+            return
+        world, (routed, _) = self.group.world, self.uncontended
+        self._count_uncontended(is_whole=False)
+        elapsed_s = world.clock.now - self.begun_s
+        self.transfers = resumed(routed, elapsed_s, world.transport, self._over_real_links(), self._done, self.expect_silence)
+
+    def _count_uncontended(self, is_whole: bool) -> None:
         """Count the bytes that have travelled in the seconds that were known, which no flow has counted."""
         if self.uncontended is None:
             return
         assert self.plan is not None
         routed, carried = self.uncontended
+        self.uncontended = None
+        self.group.world.foreseen.pop(self, None)
         sent, over_links = routed.bytes_sent, list(carried.values())
-        if has_failed:
+        if not is_whole:
             sent, over_links = uncontended_bytes(routed, self.group.world.clock.now - self.begun_s)
         for device, num_bytes in zip(self.plan.devices, sent, strict=True):
             if num_bytes:
@@ -303,7 +324,7 @@ class PendingCollective:
     def _end(self, error: BaseException | None) -> None:
         self.over = True
         self.watch.clear()
-        self._count_uncontended(error is not None)
+        self._count_uncontended(is_whole=error is None)
         self.group.settle(self, error)
 
     def fail(self, error: BaseException) -> None:

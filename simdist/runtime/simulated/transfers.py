@@ -202,11 +202,12 @@ class Transfers:
         for leg in legs:
             if leg in self.entered:
                 self.entered.remove(leg)
-                self.transport.send(self.routed.alone[leg], self, self._arrived)
+                self.transport.send(self.routed.alone[leg], self, self.arrived)
             else:
                 self.entered.add(leg)
 
-    def _arrived(self, leg: Leg) -> None:
+    def arrived(self, leg: Leg) -> None:
+        """The last byte of a transfer has come."""
         if leg in self.twice:
             if leg in self.came:
                 return

@@ -108,6 +108,15 @@ class Transport:
         if going is not None:
             self.clock.after(going.latency_s, self._latency_over, (going, sender, arrived, all_arrived))
 
+    def resume(self, legs: Legs, left_s: float, sender: Sender, arrived: Arrived) -> None:
+        """Let messages go on that were sent before, so many seconds before their latency is over."""
+        self.clock.after(left_s, self._latency_over, (legs, sender, arrived, None))
+
+    def in_latency(self) -> list[tuple[Legs, float]]:
+        """The messages whose latency is not over, each with the seconds that are left of it."""
+        now, over = self.clock.now, self._latency_over
+        return [(argument[0], time_s - now) for time_s, _, _, function, argument in self.clock.queue if function == over]
+
     def _latency_over(self, messages: tuple[Legs, Sender, Arrived, Arrived | None]) -> None:
         legs, sender, arrived, all_arrived = messages
         if not sender.open:

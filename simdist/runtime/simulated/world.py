@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, DiskModel, Network
@@ -49,6 +49,12 @@ from simdist.trace import Trace
 from simdist.variables.state import task_of
 
 __all__ = ["World"]
+
+
+class Foreseen(Protocol):
+    """What ends at seconds that are known, as long as nothing disturbs it."""
+
+    def unfold(self) -> None: ...
 
 
 class World:
@@ -108,6 +114,7 @@ class World:
         self.silence.changed.append(self.detection.expect_change)
         self.silence.went_on.append(lambda task, since_s: self.servers[task.name].stood_still(since_s, self.now))
         self.left: set[str] = set()  # tasks that are members no longer
+        self.foreseen: dict[Foreseen, None] = {}  # what is under way and ends at known seconds
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.table_uses = TableUses()
         self.engine_context = TaskContext()  # of fibers that run no code of a user
@@ -118,8 +125,13 @@ class World:
 
     @property
     def is_foreseeable(self) -> bool:
-        """Whether nothing will disturb what begins now: no fault was planned, and no session can break into the run."""
-        return self.transport.is_foreseeable and not self.silence.is_expected and self.clock.pauses is None
+        """Whether nothing will disturb what begins now, as far as is known: no fault was planned."""
+        return self.transport.is_foreseeable and not self.silence.is_expected
+
+    def unfold(self) -> None:
+        """A fault was planned: what was to end at a known second goes on event by event, from where it is."""
+        for one in list(self.foreseen):
+            one.unfold()
 
     def task(self, name: str) -> Task:
         """A task by its name.

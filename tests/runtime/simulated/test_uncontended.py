@@ -59,3 +59,34 @@ def test_replicas_that_wait_for_a_collective_that_fails_are_seen_waiting() -> No
         cluster.trace.critical_path().segments[-1].span.category == "wait" if hasattr(cluster.trace.critical_path(), "segments") else waits
     )
     assert max(span.end_s for span in waits) == cluster.now
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "recursive doubling", "binomial", "double tree"])
+@pytest.mark.parametrize("fraction", [0.0, 0.001, 0.2, 0.5, 0.77, 0.999])
+def test_a_fault_that_is_planned_meanwhile_and_comes_later_changes_nothing(fraction: float, algorithm: str) -> None:
+    """From then on the bytes go as flows: they end when they would have ended, and each is counted once."""
+
+    def reduced(planned: bool) -> tuple[float, dict[str, float], dict[str, float]]:
+        cluster = sd.Cluster({"worker": 5}, numerics="off")
+        options = sd.CommunicationOptions(algorithm=algorithm)
+        strategy = sd.MultiWorkerMirroredStrategy(cluster, communication_options=options)
+        with strategy.scope():
+            variable = sd.Variable(np.zeros((1000, 1000), np.float32))
+            optimizer = sd.Optimizer(keras.optimizers.SGD(0.1))
+        step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(variable.value, variable)])))
+        if planned:
+            plan = lambda: cluster.faults.delay("worker:0", "worker:1", seconds=1.0, at=1e5)  # noqa: E731
+            cluster.world.clock.after(begins_s + fraction * (ends_s - begins_s), lambda _: plan())
+        step()
+        (begun,) = {span.start_s for span in cluster.trace.spans if span.category == "collective"}
+        bounds.append((begun, max(span.end_s for span in cluster.trace.spans if span.category == "collective")))
+        tasks = {name: task["bytes_sent"] for name, task in cluster.trace.summary()["tasks"].items()}
+        return cluster.now, tasks, {link.name: link.bytes_carried for link in cluster.world.fabric.links()}
+
+    bounds: list[tuple[float, float]] = []
+    begins_s = ends_s = 0.0
+    expected = reduced(planned=False)
+    begins_s, ends_s = bounds[0]
+    found = reduced(planned=True)
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other)
