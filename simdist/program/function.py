@@ -17,7 +17,7 @@ import jax
 
 from simdist.arguments import END_S, name_of_function, number, require_shallow
 from simdist.caches import BoundedCache
-from simdist.errors import SimdistError
+from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array
 from simdist.program.bound_call import BoundCall, bound, bound_for_each, fits, is_iterator
 from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
@@ -68,6 +68,7 @@ class StepFunction:
         owner: the scope of the variables that it uses, once that is known, where it is called outside of every scope.
         run_eagerly: whether its Python runs in each step, with values, and not at tracing only.
         counts: whether a call of it is a step of the program that uses the strategy; False where a strategy does something for itself.
+        traces: how often it was traced, by itself or as a part of another step.
     """
 
     owner: Scope | None = None
@@ -84,9 +85,16 @@ class StepFunction:
         self._programs = program_cache()
 
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
-        if active_tracer() is not None:
-            return self.fn(*args, **kwargs)
-        return current_scope().run_step(self, args, kwargs)
+        tracer = active_tracer()
+        if tracer is None:
+            return current_scope().run_step(self, args, kwargs)
+        if self.seconds is not None and not tracer.has_duration:
+            raise FailedPreconditionError(
+                f"{self.name} has seconds={self.seconds:g}, and is called inside another step, whose duration is of all that it computes. "
+                f"Give seconds to that step, or let {self.name} be the step: call it, or give it to strategy.run, outside of every step."
+            )
+        self.traces += 1
+        return self.fn(*args, **kwargs)
 
     def bind(self, args: Sequence[Tree], kwargs: dict[str, Tree], resolve: Callable[[Tree], Tree] = lambda leaf: leaf) -> BoundCall:
         """Sort the arguments of a call; `resolve` replaces per-worker arguments by those of the worker."""
@@ -131,6 +139,7 @@ class StepFunction:
         def traced(has_example: bool) -> Program:
             tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
             tracer.created_variables, tracer.shared, tracer.reported_constants = self.created_variables, shared, constants
+            tracer.has_duration = self.seconds is not None
             return self._program_of(tracer, call, has_example)
 
         if not self.run_eagerly:
@@ -197,7 +206,8 @@ def function(
         fn: takes iterators, arrays and fixed values; may read and update variables, take batches by ``next(iterator)``, and
             return a structure of arrays.
         seconds: the duration of the computation of one step on a task's device (without updates on servers), if it was
-            measured or cannot be known from the program; default: from its operations and the device's figures.
+            measured or cannot be known from the program; default: from its operations and the device's figures. For a whole step only:
+            inside another one, whose duration is its own, it is refused.
 
     Returns:
         A `StepFunction`; with `seconds`, a decorator that makes one.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import jax
+import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
 from simdist.program.values import Aval
 
-__all__ = ["Atom", "aval_in", "called", "equations_in", "inner_jaxprs", "num_elements", "primitives_in", "size_bytes", "variables_in"]
+__all__ = ["Atom", "aval_in", "called", "equations_in", "frozen", "inner_jaxprs", "num_elements", "primitives_in", "size_bytes", "variables_in"]
 
 Atom = Var | Literal
 """What an equation takes: the result of another one, an input, or a number that stands in the jaxpr."""
@@ -57,6 +59,44 @@ def equations_in(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
         yield eqn
         for inner in inner_jaxprs(eqn):
             yield from equations_in(inner)
+
+
+def frozen(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same jaxpr with numbers of its own: it stays what it was when it was traced.
+
+    A number of a jaxpr is the very array of no dimensions that the traced function has used. It would follow later changes of that array
+    wherever the jaxpr is compiled once more, under a text that names the number of before.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> rate = np.array(0.5)
+        >>> closed = frozen(jax.make_jaxpr(lambda x: x * rate)(1.0))
+        >>> rate *= 0.5
+        >>> closed.jaxpr.eqns[0].invars[1]
+        0.5:f32[]
+    """
+    return ClosedJaxpr(_frozen(closed.jaxpr), closed.consts)
+
+
+def _frozen(jaxpr: Jaxpr) -> Jaxpr:
+    eqns = [
+        eqn.replace(invars=list(map(_frozen_atom, eqn.invars)), params={key: _frozen_parameter(value) for key, value in eqn.params.items()})
+        for eqn in jaxpr.eqns
+    ]
+    return jaxpr.replace(eqns=eqns, outvars=list(map(_frozen_atom, jaxpr.outvars)))
+
+
+def _frozen_atom(atom: Atom) -> Atom:
+    return Literal(atom.val.copy(), atom.aval) if isinstance(atom, Literal) and isinstance(atom.val, np.ndarray) else atom
+
+
+def _frozen_parameter(value: object) -> object:
+    if isinstance(value, ClosedJaxpr):
+        return frozen(value)
+    if isinstance(value, Jaxpr):
+        return _frozen(value)
+    items = cast(tuple[object, ...], value) if isinstance(value, tuple) else ()
+    return tuple(map(_frozen_parameter, items)) if any(isinstance(item, (ClosedJaxpr, Jaxpr)) for item in items) else value
 
 
 def variables_in(atoms: Sequence[Atom]) -> list[Var]:

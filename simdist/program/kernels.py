@@ -18,7 +18,7 @@ from jax.stages import Wrapped
 from simdist.caches import shared
 from simdist.program.arrays import Array
 from simdist.program.fusion import NOTHING, fuses_exactly, guarded, only_adds
-from simdist.program.jaxprs import aval_in, variables_in
+from simdist.program.jaxprs import aval_in, frozen, variables_in
 from simdist.program.python_calls import calls_python, compiled_form
 from simdist.program.values import Aval
 
@@ -104,7 +104,7 @@ def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals:
         in_avals: shapes and dtypes of the inputs.
     """
     specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
-    closed = jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs)
+    closed = frozen(jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs))
     if calls_python(closed.jaxpr):
         return Kernel(name, closed)  # no other step has the same, and it goes when its program goes
     key = (name, str(closed.jaxpr), tuple((str(np.asarray(const).dtype), np.asarray(const).tobytes()) for const in closed.consts))

@@ -22,6 +22,7 @@ from jax.extend import core as jex_core
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
 from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, CollectiveOptions, GradientOptions, bind_collective
+from simdist.program.jaxprs import frozen
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Reference, Rule, VariableHandle
@@ -61,6 +62,7 @@ class Tracer:
         asked_rank: whether the step asked which replica it is.
         is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
+        has_duration: whether the user has declared how long the step computes.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         lookup_counts: how many rows of a variable were looked up since its gradients were last added.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
@@ -95,7 +97,7 @@ class Tracer:
         self.options = options
         self.collectives: list[Collective] = []
         self.asked_rank = self.is_rank_dependent = False
-        self.in_replica = self.only_finite = False
+        self.in_replica = self.only_finite = self.has_duration = False
         self.global_rows: dict[int, int] = {}
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[object] = []
@@ -123,7 +125,7 @@ class Tracer:
                 return list(map(placeholder_of, step()))
 
         with tracing_with(self), guarded():
-            return jax.make_jaxpr(outermost)()
+            return frozen(jax.make_jaxpr(outermost)())
 
     def _given_by(self, example: Callable[[Marker], Sequence[Array]]) -> GivenValues:
         """The values of markers; ones stand for the results of collectives."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, cast
 
 import jax
 
 from simdist.arguments import name_of_function, require_arguments, require_shallow
+from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.function import KEPT_SIGNATURES, StepFunction
 from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, spread
 from simdist.program.scope import running_scope
 from simdist.program.tracing import active_tracer
@@ -47,7 +50,7 @@ class ReplicaOperations:
         """Run a function for every replica.
 
         Args:
-            fn: the function that each replica calls.
+            fn: the function that each replica calls; one under ``@sd.function`` is traced once for each signature, another in each call.
             args: its arguments, as a list or tuple; of a `PerReplica` each replica gets its own value, anything else goes to all.
             kwargs: further arguments, likewise.
             options: only None: the RunOptions of tf.distribute do not exist here.
@@ -67,12 +70,28 @@ class ReplicaOperations:
             raise InvalidArgumentError(f"options={options!r}: there is nothing to choose about strategy.run here; leave it out.")
         context.require_cross_replica("strategy.run")
         if active_tracer() is None and self.num_replicas_in_sync > 1:
+            if isinstance(fn, StepFunction):
+                return self.run_step(self._steps_of_replicas.get(fn, lambda: self._step_of_replicas(fn)), (list(args), kwargs or {}), {})
             return self.eagerly(lambda: self.run(fn, args, kwargs), name_of_function(fn, "run"))
         context.require_stepping(self)
         with context.replica(self):
             result = fn(*self._arguments_here(list(args)), **self._arguments_here(kwargs or {}))
         require_shallow(result, "the results of strategy.run")
         return spread(result) if active_tracer() is not None else result
+
+    @cached_property
+    def _steps_of_replicas(self) -> BoundedCache[StepFunction, StepFunction]:
+        return BoundedCache(KEPT_SIGNATURES)
+
+    def _step_of_replicas(self, fn: StepFunction) -> StepFunction:
+        """The step of all replicas in which each calls `fn`."""
+        step = StepFunction(lambda args, kwargs: self.run(fn, args, kwargs), fn.seconds, fn.name, fn.counts)
+        step.run_eagerly = fn.run_eagerly
+        return step
+
+    def run_step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a step that was called directly, and return its values."""
+        raise NotImplementedError
 
     def require_own_run(self, variable: Any) -> None:
         """Raise if a variable of this strategy is used in a replica of another one.

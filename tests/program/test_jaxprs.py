@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.extend import core as jex_core
 
-from simdist.program.jaxprs import aval_in, inner_jaxprs, num_elements, size_bytes, variables_in
+from simdist.program.jaxprs import aval_in, frozen, inner_jaxprs, num_elements, size_bytes, variables_in
 from simdist.program.values import Aval
 
 
@@ -53,3 +53,28 @@ def test_numbers_in_a_jaxpr_are_no_variables_of_it() -> None:
     (eqn,) = jax.make_jaxpr(lambda x: x + 1.0)(2.0).jaxpr.eqns
     assert len(eqn.invars) == 2
     assert variables_in(eqn.invars) == [eqn.invars[0]]
+
+
+def held(factor: np.ndarray) -> dict[str, Callable[[jax.Array], object]]:
+    """Functions that use one number in each kind of inner jaxpr."""
+    return {
+        "itself": lambda x: (x * factor, factor),
+        "a compiled function": jax.jit(lambda x: x * factor),
+        "a loop": lambda x: jax.lax.scan(lambda carry, _: (carry * factor, factor), x, None, length=3),
+        "a condition": lambda x: jax.lax.while_loop(lambda y: y.sum() < factor * 10, lambda y: y + factor, x),
+        "a branch": lambda x: jax.lax.cond(x.sum() > 0, lambda y: y * factor, lambda y: y + factor, x),
+    }
+
+
+@pytest.mark.parametrize("place", held(np.array(0)))
+def test_a_frozen_jaxpr_does_not_follow_an_array_that_changes_in_place(place: str) -> None:
+    factor = np.array(2.0, np.float32)
+    function = held(factor)[place]
+    traced = jax.make_jaxpr(function)(jnp.ones(2))
+    kept, text = frozen(traced), str(traced)
+    before = [np.array(value) for value in jax.tree_util.tree_leaves(function(jnp.ones(2)))]
+    factor[...] = 7.0
+    assert str(traced) != text == str(kept)
+    after = jex_core.jaxpr_as_fun(kept)(jnp.ones(2))
+    assert [value.tolist() for value in after] == [value.tolist() for value in before]
+    assert [value.aval.weak_type for value in kept.jaxpr.outvars] == [value.aval.weak_type for value in traced.jaxpr.outvars]

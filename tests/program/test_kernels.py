@@ -53,3 +53,12 @@ def test_rules_of_optimizers_have_the_bits_that_they_have_without_fusion(kind: s
         once, apart = kernel(*arrays), kernel.jitted(*arrays)
         assert [np.asarray(array).tobytes() for array in once] == [np.asarray(array).tobytes() for array in apart]
         arrays = [*map(np.asarray, once[:3]), *(np.roll(array, 1) for array in arrays[3:6]), *map(np.asarray, once[3:])]
+
+
+def test_a_kernel_keeps_the_numbers_that_it_had_when_it_was_traced() -> None:
+    rate, avals = np.array(1.0, np.float32), [Aval((2,), "float32")]
+    kernel = kernel_of("f", lambda x: (x * rate,), avals)
+    rate *= 2.0
+    (result,) = kernel(np.ones(2, np.float32))
+    assert result.tolist() == [1.0, 1.0]
+    assert kernel_of("f", lambda x: (x * np.float32(1.0),), avals) is kernel is not kernel_of("f", lambda x: (x * rate,), avals)
