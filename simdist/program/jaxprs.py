@@ -13,7 +13,18 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 
 from simdist.program.values import Aval
 
-__all__ = ["Atom", "aval_in", "called", "equations_in", "frozen", "inner_jaxprs", "num_elements", "primitives_in", "size_bytes", "variables_in"]
+__all__ = [
+    "Atom",
+    "aval_in",
+    "called",
+    "equations_in",
+    "frozen",
+    "inner_jaxprs",
+    "num_elements",
+    "primitives_in",
+    "size_bytes",
+    "variables_in",
+]
 
 Atom = Var | Literal
 """What an equation takes: the result of another one, an input, or a number that stands in the jaxpr."""
