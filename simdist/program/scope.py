@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskContext, TaskLocal
@@ -33,6 +33,8 @@ __all__ = [
     "start_own_default",
 ]
 
+T = TypeVar("T")
+
 
 class Scope(Protocol):
     """Where code runs that makes variables, calls steps and needs seeds; strategies are scopes."""
@@ -44,6 +46,10 @@ class Scope(Protocol):
 
     def run_step(self, fn: Any, args: Sequence[Tree], kwargs: dict[str, Tree], /) -> Tree:
         """Run a step that was called directly, and return its values."""
+        ...
+
+    def eagerly(self, fn: Callable[[], T], name: str, counts: bool = True, /) -> T:
+        """Run a function as a step of its own, once; `counts`: whether tasks have taken one step more then."""
         ...
 
     def next_seed(self) -> int:

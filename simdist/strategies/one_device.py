@@ -5,7 +5,8 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Tree
@@ -18,6 +19,8 @@ from simdist.strategies.devices import device_names, require_task
 from simdist.strategies.synchronous import SynchronousStrategy
 
 __all__ = ["OneDeviceStrategy"]
+
+T = TypeVar("T")
 
 
 class OneDeviceStrategy(SynchronousStrategy):
@@ -68,6 +71,13 @@ class OneDeviceStrategy(SynchronousStrategy):
             raise FailedPreconditionError(
                 f"Mixing different strategies: {fn.name} uses both {owner!r} and {found.owner!r}. Make a step for each of them."
             ) from None
+
+    def eagerly(self, fn: Callable[[], T], name: str, counts: bool = True) -> T:
+        """As every strategy; where none is chosen, the one whose variables the function uses runs it."""
+        try:
+            return super().eagerly(fn, name, counts)
+        except context.StepBelongsTo as found:
+            return found.owner.eagerly(fn, name, counts)
 
     def _run_for_owner(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         if fn.owner is None or fn.owner is self:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 
@@ -27,6 +27,8 @@ from simdist.strategies.reduction import ReduceOp, reduce_op_of
 from simdist.variables.handles import own_variable
 
 __all__ = ["ReplicaOperations"]
+
+T = TypeVar("T")
 
 
 class ReplicaOperations:
@@ -146,9 +148,9 @@ class ReplicaOperations:
             InvalidArgumentError: they do not.
         """
 
-    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
-        """Run a function once, across the replicas; where there are several, as a step of its own."""
-        return fn()
+    def eagerly(self, fn: Callable[[], T], name: str, counts: bool = True) -> T:
+        """Run a function as a step of its own, once; `counts`: whether tasks have taken one step more then."""
+        raise NotImplementedError
 
     def observe(self, read: Callable[[], Any]) -> Any:
         """Read variables, all of them at once: where workers have replica-local values, in one collective."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -58,6 +58,7 @@ from simdist.variables.variable import Placement, Variable
 
 __all__ = ["ParameterServerStrategy", "making_dataset"]
 
+T = TypeVar("T")
 making_dataset: TaskLocal[str] = TaskLocal(str)
 """The worker that makes its dataset now; empty where none does."""
 
@@ -332,19 +333,18 @@ class ParameterServerStrategy(Strategy):
             self.on_coordinator.warn("strategy.run")
         return super().run(fn, args, kwargs, options)
 
-    def eagerly(self, fn: Callable[[], Any], name: str) -> Any:
-        """Run a function across several replicas, as a step of its own on the chief.
+    def eagerly(self, fn: Callable[[], T], name: str, counts: bool = True) -> T:
+        """Run a function as a step of its own, once, on the chief.
 
         Raises:
             FailedPreconditionError: called in a plain function that was scheduled.
         """
-        closure = running_closure.get()
-        if closure is not None:
+        if (closure := running_closure.get()) is not None:
             raise FailedPreconditionError(
-                f"strategy.run was called in a plain function on {closure.worker}, whose {self.num_replicas_in_sync} replicas take steps "
-                "only. Put what was scheduled under @sd.function."
+                f"{name} needs a step, and was called in a plain function that was scheduled, on {closure.worker}. Put what was scheduled "
+                "under @sd.function."
             )
-        return self.on_coordinator.run(StepFunction(fn, name=name), (), {})
+        return cast(T, self.on_coordinator.run(StepFunction(fn, name=name, counts=counts), (), {}))
 
     def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
         """Run a step that was called directly: on the chief, with a warning, as it uses no worker.

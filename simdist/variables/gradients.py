@@ -8,9 +8,9 @@ from typing import ParamSpec, TypeVar
 import jax
 
 from simdist.arguments import flag
-from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Tree
 from simdist.program.operations import Rule, VariableHandle
+from simdist.program.scope import current_scope
 from simdist.program.tracing import active_tracer
 from simdist.variables.handles import AnyVariable, Assignable
 from simdist.variables.optimizer import as_variable
@@ -35,8 +35,10 @@ def value_and_grad(
     Returns:
         A function of the same arguments that returns (value, gradients), or ((value, aux), gradients).
 
+    Outside of every step it is a step of its own, traced anew in each call: put what runs often under ``@sd.function``.
+
     Raises:
-        FailedPreconditionError: called outside a step.
+        FailedPreconditionError: called in a plain function that a coordinator has scheduled.
         TypeError: `fn` is no function, `variables` is a single one, or `has_aux` neither True nor False.
 
     Example:
@@ -59,7 +61,7 @@ def value_and_grad(
     def run(*args: P.args, **kwargs: P.kwargs) -> tuple[Value, list[jax.Array]]:
         tracer = active_tracer()
         if tracer is None:
-            raise FailedPreconditionError("sd.value_and_grad works inside a step: put it into a function under @sd.function.")
+            return current_scope().eagerly(lambda: run(*args, **kwargs), "sd.value_and_grad", False)
         held_back: list[tuple[Rule, tuple[VariableHandle, ...], int]] = []
 
         def pure(values: list[jax.Array]) -> tuple[Tree, tuple[Tree, list[jax.Array]]]:

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 
 from simdist.arguments import flag
 from simdist.collectives.compression import Compressor
-from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import ArrayLike
+from simdist.program.scope import current_scope
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
 from simdist.variables.gradient_sum import policy_of, summed_over_replicas
@@ -99,7 +100,7 @@ class Optimizer:
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[ArrayLike | None, AnyVariable]], skip_gradients_aggregation: bool = False
     ) -> None:
-        """Update variables by their gradients; in a step, an operation of the program.
+        """Update variables by their gradients; in a step, an operation of the program. Outside of every step it is a step of its own.
 
         Called by a replica, it first adds up the gradients of all replicas.
 
@@ -108,11 +109,12 @@ class Optimizer:
             skip_gradients_aggregation: True where the gradients are those of all replicas already; default False.
 
         Raises:
-            FailedPreconditionError: called outside a step.
+            FailedPreconditionError: called in a plain function that a coordinator has scheduled.
         """
         tracer = active_tracer()
         if tracer is None:
-            raise FailedPreconditionError("Optimizer.apply_gradients works inside a step: put it into a function under @sd.function.")
+            pairs = list(grads_and_vars)
+            return current_scope().eagerly(lambda: self.apply_gradients(pairs, skip_gradients_aggregation), "apply_gradients")
         everything = [(gradient, as_variable(variable)) for gradient, variable in grads_and_vars]
         pairs = [(gradient, variable) for gradient, variable in everything if gradient is not None]
         variables = [variable for _, variable in pairs]

@@ -1,10 +1,16 @@
-"""What `value_and_grad` takes."""
+"""What `value_and_grad` takes, and where it works."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 
 import simdist as sd
+from simdist import keras
+from simdist.errors import FailedPreconditionError
 
 
 @pytest.mark.parametrize("values", [2.0, [1.0, 2.0]], ids=["scalar", "vector"])
@@ -18,3 +24,72 @@ def test_what_is_no_function_has_no_gradient() -> None:
     variable = sd.Variable(1.0)
     with pytest.raises(TypeError, match="takes a function that returns a scalar; got float"):
         sd.value_and_grad(2.0, [variable])  # pyright: ignore[reportArgumentType]
+
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "one device": sd.OneDeviceStrategy,
+    "one replica": lambda: sd.MirroredStrategy(1),
+    "two replicas": lambda: sd.MirroredStrategy(2),
+    "central storage": lambda: sd.CentralStorageStrategy(1),
+    "parameter servers": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2})),
+}
+ROWS, TARGETS = np.arange(8, dtype=np.float32).reshape(4, 2), np.ones(4, np.float32)
+
+
+def plain_losses(rate: float) -> list[float]:
+    """Gradient descent on a mean of squares, in numpy."""
+    weights, losses = np.ones(2), []
+    for _ in range(3):
+        error = ROWS @ weights - TARGETS
+        losses.append(float((error**2).mean()))
+        weights -= rate * 2 * ROWS.T @ error / len(ROWS)
+    return losses
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in strategy.run", "outside"])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_loop_without_a_step_takes_its_gradients_at_once(name: str, inside: bool) -> None:
+    strategy = STRATEGIES[name]()
+    with strategy.scope():
+        weights = sd.Variable(np.ones(2, np.float32))
+    optimizer, replicas = sd.Optimizer(keras.optimizers.SGD(0.01)), strategy.num_replicas_in_sync if inside else 1
+
+    def train() -> Any:
+        loss, gradients = sd.value_and_grad(lambda: ((ROWS @ weights.value - TARGETS) ** 2).mean() / replicas, [weights])()
+        optimizer.apply_gradients(zip(gradients, [weights], strict=True))
+        return loss
+
+    def loss() -> float:
+        return float(strategy.reduce("sum", strategy.run(train), axis=None) if inside else train())
+
+    np.testing.assert_allclose([loss() for _ in range(3)], plain_losses(0.01), rtol=1e-5)
+
+
+def test_without_any_strategy_it_runs_where_the_variables_are() -> None:
+    variable, optimizer = sd.Variable([1.0, 2.0]), sd.Optimizer(keras.optimizers.SGD(0.25))
+    (value, doubled), (gradient,) = sd.value_and_grad(lambda x: ((variable.value**2).sum() * x, 2 * x), [variable], has_aux=True)(3.0)
+    assert (float(value), doubled, gradient.tolist()) == (15.0, 6.0, [6.0, 12.0])
+    optimizer.apply_gradients([(gradient, variable)])
+    assert variable.numpy().tolist() == [-0.5, -1.0]
+    with sd.MirroredStrategy(2).scope():
+        mirrored = sd.Variable(3.0)
+    value, _ = sd.value_and_grad(lambda: mirrored.value**2, [mirrored])()
+    assert float(value) == 9.0
+
+
+def test_in_a_plain_function_that_was_scheduled_it_is_refused() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    with strategy.scope():
+        variable = sd.Variable(1.0)
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(lambda: sd.value_and_grad(lambda: variable.value, [variable])())
+    with pytest.raises(FailedPreconditionError, match=r"value_and_grad needs a step, .* Put what was scheduled under @sd.function"):
+        coordinator.join()
+
+
+def test_where_only_time_is_simulated_it_has_no_value() -> None:
+    strategy = sd.OneDeviceStrategy(cluster=sd.Cluster({"worker": 1}, numerics="off"))
+    with strategy.scope():
+        variable = sd.Variable(1.0)
+    with pytest.raises(FailedPreconditionError, match='numerics="off"'):
+        sd.value_and_grad(lambda: variable.value, [variable])()
