@@ -123,15 +123,16 @@ def no_front_end() -> str | None:
     return None
 
 
+TYPES = tool("types", "pyright")
 STATIC = [
     tool("format", "ruff", "format", "--check", "--output-format=concise", "."),
     tool("lint", "ruff", "check", "--output-format=concise", "."),
     tool("spelling", "codespell"),
-    tool("types", "pyright"),
     tool("layers", "lint-imports"),
+    TYPES,
 ]
 FRONT = [Stage("front end", front_end_checks, no_front_end)]
-# after the front end, which writes the bundle that they load
+# after the front end, which writes the bundle that they load; the types are beside them, on the core that has less to do
 LESSONS = [
     Stage("notebooks", notebook_tests, no_lessons),  # the longest begins
     Stage("browser", browser_tests, no_browser),
@@ -264,7 +265,8 @@ def verdict(outcomes: list[Outcome]) -> str:
 def main(arguments: list[str]) -> int:
     """Runs the stages of a target, or those of them that are named; returns the exit status."""
     target, *names = arguments or ["test"]
-    waves = [STATIC] if target == "check" else [STATIC + FRONT, LESSONS, *([stage] for stage in TESTS)]
+    quick = [stage for stage in STATIC if stage is not TYPES]
+    waves = [STATIC] if target == "check" else [quick + FRONT, [*LESSONS[:1], TYPES, *LESSONS[1:]], *([stage] for stage in TESTS)]
     stages = [stage for wave in waves for stage in wave]
     unknown = set(names) - {stage.name for stage in stages}
     if target not in ("check", "test") or unknown:

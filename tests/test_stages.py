@@ -62,6 +62,7 @@ def test_front_end_is_built_before_what_loads_it_and_the_tests_have_both_cores(s
     monkeypatch.chdir(CI.parent)
     stages.main(["test"])
     assert [next(number for number, wave in enumerate(waves) if name in wave) for name in ("front end", "browser")] == [0, 1]
+    assert {stage.name for stage in stages.STATIC} < {*waves[0], *waves[1]}
     assert waves[2:] == [["tests of training"], ["tests of strategies"], ["tests"]]
 
 
