@@ -120,7 +120,6 @@ BESIDE_A_DATASET: dict[str, Any] = {
     "batch_size": 8,
     "shuffle": True,
     "sample_weight": np.ones(20),
-    "class_weight": {0: 1.0},
     "validation_split": 0.5,
 }
 

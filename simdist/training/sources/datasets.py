@@ -18,6 +18,7 @@ from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.keras_model import Examples
 from simdist.training.sources.base import ENDLESS, BatchedData, Given, Source
+from simdist.training.sources.batches import checked_classes, weighted_by_class
 from simdist.training.sources.refusals import require_alone
 
 __all__ = ["DatasetSource"]
@@ -35,14 +36,15 @@ class DatasetSource(Source):
         """The dataset as it is to train; the plain one to evaluate or predict.
 
         Raises:
-            InvalidArgumentError: options beside it; another strategy distributed it; a function without `steps`.
+            InvalidArgumentError: options beside it, other than class_weight for a plain dataset; another strategy distributed it; a
+                function without `steps`.
         """
-        require_alone(given, cls.kind)
+        require_alone(given, cls.kind, class_weight=True)
         if given.strategy is None:
             return cls(_plain(given.caller, given.x, given.steps))
         _require_same_strategy(given.strategy, given.x)
         whole = given.x.dataset if isinstance(given.x, DistributedFromFunction) else None
-        return cls(given.x if whole is None else whole)
+        return cls(_weighted(given.x if whole is None else whole, checked_classes(given.class_weight)))
 
     @property
     def can_restart(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -68,6 +70,18 @@ def _require_same_strategy(strategy: Strategy, x: BatchedData) -> None:
             f"fit was given a dataset that another strategy distributed; the model belongs to {strategy!r}. "
             "Distribute it with that one, or pass the plain dataset."
         )
+
+
+def _weighted(data: BatchedData, class_weight: dict[int, float] | None) -> BatchedData:
+    """A dataset whose batches have the weights of their classes."""
+    if class_weight is None:
+        return data
+    if not isinstance(data, Dataset):
+        raise InvalidArgumentError(
+            "fit: class_weight was given together with a dataset that is distributed already. Pass the plain dataset, or make the weights a "
+            "third component of its batches: (x, y, weight)."
+        )
+    return data.map(lambda *batch: weighted_by_class(batch, class_weight), pure=True)
 
 
 def _plain(caller: str, x: BatchedData, steps: int | None) -> Dataset:

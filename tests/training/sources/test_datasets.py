@@ -10,7 +10,7 @@ import pytest
 
 import simdist as sd
 from simdist.training.sources import Source, training_source
-from tests.training.sources.models import X, Y, agree, batches, mirrored, servers
+from tests.training.sources.models import LABELS, X, Y, agree, batches, mirrored, servers
 
 DATA = sd.Dataset.from_tensor_slices((X, Y)).batch(8)
 
@@ -71,3 +71,33 @@ def test_parameter_servers_take_what_they_have_distributed_as_the_plain_dataset(
     model = servers()
     distributed = model.simdist_strategy.distribute_dataset(DATA)
     assert np.isfinite(model.fit(distributed, epochs=2, verbose=0).history["loss"]).all()
+
+
+WEIGHTS = {0: 0.5, 1: 3.0}
+
+
+@pytest.mark.parametrize("labels", [LABELS, LABELS[:, 0].astype(int), np.eye(2, dtype=np.float32)[LABELS[:, 0].astype(int)][:, ::-1]])
+def test_weights_of_classes_count_beside_a_dataset_as_beside_arrays(labels: np.ndarray) -> None:
+    wanted = agree(lambda: (X, labels), batch_size=8, epochs=2, class_weight=WEIGHTS)
+    data = sd.Dataset.from_tensor_slices((X, labels)).batch(8)
+    found = mirrored().fit(data, epochs=2, class_weight=WEIGHTS, verbose=0).history
+    assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-6)
+    assert found["loss"] != pytest.approx(mirrored().fit(data, epochs=2, verbose=0).history["loss"], rel=1e-3)
+
+
+def test_weights_of_classes_count_on_parameter_servers_too() -> None:
+    data = sd.Dataset.from_tensor_slices((X[:8], LABELS[:8])).batch(8).repeat()
+    losses = [
+        servers().fit(data, steps_per_epoch=1, class_weight=weights, verbose=0).history["loss"][0] for weights in (None, {0: 2.0, 1: 2.0})
+    ]
+    assert losses[1] == pytest.approx(2 * losses[0], rel=1e-6)
+
+
+def test_weights_of_classes_beside_what_they_do_not_fit_are_refused() -> None:
+    model = mirrored()
+    with pytest.raises(sd.errors.InvalidArgumentError, match="class_weight was given together with a dataset that is distributed already"):
+        model.fit(model.simdist_strategy.distribute_dataset(DATA), class_weight=WEIGHTS, verbose=0)
+    with pytest.raises(sd.errors.InvalidArgumentError, match="no dictionary"):
+        model.fit(DATA, class_weight=[0.5, 3.0], verbose=0)
+    with pytest.raises(sd.errors.InvalidArgumentError, match="hold a sample_weight already"):
+        model.fit(sd.Dataset.from_tensor_slices((X, LABELS, LABELS[:, 0])).batch(8), class_weight=WEIGHTS, verbose=0)
