@@ -81,7 +81,7 @@ def frozen(closed: ClosedJaxpr) -> ClosedJaxpr:
     Example:
         >>> import jax, numpy as np
         >>> rate = np.array(0.5)
-        >>> closed = frozen(jax.make_jaxpr(lambda x: x * rate)(1.0))
+        >>> closed = frozen(jax.make_jaxpr(lambda x: x * rate)(np.float32(1)))
         >>> rate *= 0.5
         >>> closed.jaxpr.eqns[0].invars[1]
         0.5:f32[]

@@ -78,8 +78,8 @@ def _weighted(data: BatchedData, class_weight: dict[int, float] | None) -> Batch
         return data
     if not isinstance(data, Dataset):
         raise InvalidArgumentError(
-            "fit: class_weight was given together with a dataset that is distributed already. Pass the plain dataset, or make the weights a "
-            "third component of its batches: (x, y, weight)."
+            "fit: class_weight was given together with a dataset that is distributed already. Pass the plain dataset, or make the weights "
+            "a third component of its batches: (x, y, weight)."
         )
     return data.map(lambda *batch: weighted_by_class(batch, class_weight), pure=True)
 
