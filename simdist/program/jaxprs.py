@@ -83,8 +83,8 @@ def frozen(closed: ClosedJaxpr) -> ClosedJaxpr:
         >>> rate = np.array(0.5)
         >>> closed = frozen(jax.make_jaxpr(lambda x: x * rate)(np.float32(1)))
         >>> rate *= 0.5
-        >>> closed.jaxpr.eqns[0].invars[1]
-        0.5:f32[]
+        >>> float(closed.jaxpr.eqns[0].invars[1].val)
+        0.5
     """
     return ClosedJaxpr(_frozen(closed.jaxpr), closed.consts)
 
