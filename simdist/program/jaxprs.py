@@ -80,7 +80,7 @@ def frozen(closed: ClosedJaxpr) -> ClosedJaxpr:
 
     Example:
         >>> import jax, numpy as np
-        >>> rate = np.array(0.5)
+        >>> rate = np.array(0.5, np.float32)
         >>> closed = frozen(jax.make_jaxpr(lambda x: x * rate)(np.float32(1)))
         >>> rate *= 0.5
         >>> float(closed.jaxpr.eqns[0].invars[1].val)
