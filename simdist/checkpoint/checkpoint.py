@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from simdist.checkpoint.collecting import Saved, collected
 from simdist.checkpoint.directory import found_in
@@ -28,6 +28,8 @@ from simdist.program.tracing import active_tracer
 __all__ = ["Checkpoint", "PathLike"]
 
 RESERVED = (COUNTERS.partition("/")[0], REPLICA_VALUES)
+ATTRIBUTES = ("objects", "save_counter")
+_NOTHING = object()
 PathLike: TypeAlias = str | os.PathLike[str]
 """The path of a file or a directory."""
 
@@ -39,6 +41,8 @@ class Checkpoint(Nest):
     number of shards, servers, workers or replicas. Random streams of steps are part of it. In launched mains every main calls `save`
     and `restore`, and the chief writes.
 
+    Each object is an attribute, too. An attribute that is set later is saved as well, and gets what the last restore has for it.
+
     Args:
         root: one object more, saved under the name "root".
         objects: variables, `sd.Optimizer` and optimizers of Keras, models, layers, metrics, iterators of datasets, other checkpoints, what
@@ -48,7 +52,7 @@ class Checkpoint(Nest):
         save_counter: how many checkpoints `save` has written.
 
     Raises:
-        InvalidArgumentError: an object that cannot be saved.
+        InvalidArgumentError: an object that cannot be saved, or the name of a method.
 
     Example:
         >>> import tempfile
@@ -66,14 +70,42 @@ class Checkpoint(Nest):
     def __init__(self, root: Trackable = None, **objects: Trackable) -> None:
         super().__init__({**({} if root is None else {"root": root}), **objects})
         for name in self.objects:
-            if not name.isidentifier():
-                raise InvalidArgumentError(f"{name!r} is no name for an object of a checkpoint; use one as of a variable in Python.")
-            if name in RESERVED:
-                raise InvalidArgumentError(f"{name!r} is what a checkpoint calls something of its own; give the object another name.")
+            _require_free(name, type(self))
         Objects.of(self.objects)
         self.save_counter = 0
         self._writing: Writing | None = None
-        self._restores: list[Restoring] = []  # whose values wait for variables, the latest first
+        self._restores: list[Restoring] = []  # whose values wait for variables or objects, the latest first
+
+    def __getattr__(self, name: str) -> Any:
+        """An object by its name."""
+        objects: dict[str, Trackable] = self.__dict__.get("objects", {})
+        if name not in objects:
+            raise AttributeError(f"This checkpoint has no object {name!r}; it has {', '.join(objects) or 'none'}.")
+        return objects[name]
+
+    def __setattr__(self, name: str, value: Trackable) -> None:
+        if name.startswith("_") or name in ATTRIBUTES:
+            super().__setattr__(name, value)
+            return
+        _require_free(name, type(self))
+        before = self.objects.get(name, _NOTHING)
+        Objects.of({**self.objects, name: value})
+        self.objects[name] = value
+        try:
+            any(restoring.take(name) for restoring in self._restores)  # the latest that has something for it
+        except BaseException:
+            self.objects[name] = before
+            if before is _NOTHING:
+                del self.objects[name]
+            raise
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self.objects:
+            raise AttributeError(f"This checkpoint has no object {name!r} that could be deleted.")
+        del self.objects[name]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.objects]
 
     def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Save to ``file_prefix-N``, where N counts the saves.
@@ -141,8 +173,9 @@ class Checkpoint(Nest):
             return RestoreStatus(None)
         restoring = Restoring(self.objects, Path(path), mains)
         self.save_counter = restoring.counter
-        if restoring.waiting().arrays:
-            self._restores.insert(0, restoring)
+        if restoring.has_more:
+            # the status warns when nobody has it any more: not before variables are made, but whether or not objects come later
+            self._restores.insert(0, restoring if restoring.status.waiting else restoring.quiet())
         return restoring.status
 
     read = restore
@@ -164,9 +197,9 @@ class Checkpoint(Nest):
             raise TypeError(f"options is a {type(options).__name__}; expected an sd.CheckpointOptions, or None")
         objects = Objects.of(self.objects)
         mains = Mains(objects.strategies)
-        waiting = [(restoring, values) for restoring in self._restores if (values := restoring.waiting()).arrays]
-        self._restores = [restoring for restoring, _ in waiting]
-        found = collected(objects, mains, {"save_counter": self.save_counter}, [values for _, values in waiting])
+        self._restores = [restoring for restoring in self._restores if restoring.has_more]
+        waiting = [restoring.waiting() for restoring in self._restores]
+        found = collected(objects, mains, {"save_counter": self.save_counter}, waiting)
         if not mains.is_chief:
             saved()
             return str(path)
@@ -189,6 +222,18 @@ class Checkpoint(Nest):
         except BaseException:
             unfinished.drop()
             raise
+
+
+def _require_free(name: str, kind: type[Checkpoint]) -> None:
+    """Refuse what cannot be the name of an object.
+
+    Raises:
+        InvalidArgumentError: it is no name of Python, or a checkpoint uses it.
+    """
+    if not name.isidentifier():
+        raise InvalidArgumentError(f"{name!r} is no name for an object of a checkpoint; use one as of a variable in Python.")
+    if name in RESERVED or name in ATTRIBUTES or hasattr(kind, name):
+        raise InvalidArgumentError(f"{name!r} is what a checkpoint calls something of its own; give the object another name.")
 
 
 def _text_of(path: PathLike) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 from simdist.checkpoint.files import read
@@ -94,15 +96,33 @@ class Restoring:
         status = self.status
         status.restored += [path for path in wanted if path not in status.restored]
         self._used |= {name for _, name in wanted.values()}
-        status.missing = [path for path in found.parts if path not in status.restored and not path.startswith(KEPT)]
+        status.missing[:] = [path for path in found.parts if path not in status.restored and not path.startswith(KEPT)]
         waiting_for = [(path, holder) for path, holder in found.unbuilt if self._has_more_below(path)]
-        status.waiting = [path for path, _ in waiting_for if not path.startswith(KEPT)]
+        status.waiting[:] = [path for path, _ in waiting_for if not path.startswith(KEPT)]
         there = [*self.contents.arrays, *self.contents.states]
         self._waiting = tuple(f"{name}/" for path, _ in waiting_for for name in (path, self.manifest.aliases.get(path, path)))
         passed_over = ("simdist/", f"{REPLICA_VALUES}/", *self._waiting)
-        status.superfluous = [path for path in there if not path.startswith(passed_over) and not self._is_used(path)]
+        status.superfluous[:] = [path for path in there if not path.startswith(passed_over) and not self._is_used(path)]
         for _, holder in waiting_for:
             when_built(holder, self._go_on)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are values that no object has had yet."""
+        return bool(self.status.superfluous or self.waiting().arrays)
+
+    def quiet(self) -> Restoring:
+        """The same restore, whose status does not warn: it goes on where this one is, and both have the same lists."""
+        other = copy(self)
+        other.status = replace(self.status).expect_partial()
+        return other
+
+    def take(self, name: str) -> bool:
+        """Give a new object of this name what there is for it; whether there is something."""
+        if not any(path == name or path.startswith(f"{name}/") for path in self.status.superfluous):
+            return False
+        self._go_on()
+        return True
 
     def waiting(self) -> Contents:
         """What waits for variables that do not exist yet: a checkpoint that is saved meanwhile has it as well."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from simdist.data.known_code import is_library
-from simdist.data.watching import MISSING
+from simdist.data.putting_back import MISSING
 
 __all__ = ["CONTAINERS", "dict_of", "entries_of", "implied_members", "slots_of"]
 

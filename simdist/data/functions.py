@@ -18,6 +18,7 @@ from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure, co
 from simdist.data.nodes import UNKNOWN, Node, Pass, Reorder, Spec, Transform
 from simdist.data.predicate import Predicate, predicate
 from simdist.data.purity import call_on, name_of, truth
+from simdist.data.reach import reached
 from simdist.data.sharing import ComputedTables, mapped_table
 from simdist.data.sources import probed_elements, table_spec
 from simdist.data.streams import Pull
@@ -74,6 +75,7 @@ class Map(Transform):
         if self.table() is not None:
             return self.source.open(one_pass)
         pull = self.source.open_elements(one_pass)
+        one_pass.will_call(self.fn)
         return lambda limit: streams.as_objects([self.element(batch) for batch in pull(limit)])
 
     def element(self, batch: Batch) -> Batch:
@@ -98,13 +100,22 @@ class Map(Transform):
         if table is not None:
             return table_spec(table)
         sources = probed_elements(self.source, PROBED if self.source.free else 1)
-        results = [self.element(sources[0])]
-        for before in sources[1:]:
-            with suppress(Exception):  # which is raised when its turn comes
-                results.append(self.element(before))
+        results = self.tried(sources)
         columns = zip(*(result.leaves() for result in results), strict=True)
         varying = {axis for before in sources for axis in varying_axes(self.source.spec()[1], before)}
         return results[0].structure, tuple(loosened(common_spec(list(map(spec_of, column))), varying) for column in columns)
+
+    def tried(self, sources: Sequence[Batch]) -> list[Batch]:
+        """What the function makes of the first of some elements, and of those others that it can map; it leaves nothing behind."""
+        reach = reached(self.fn)
+        try:
+            results = [self.element(sources[0])]
+            for before in sources[1:]:
+                with suppress(Exception):  # which is raised when its turn comes
+                    results.append(self.element(before))
+        finally:
+            reach.put_back()
+        return results
 
 
 def common_rows(batch: Batch) -> int | None:
@@ -161,6 +172,7 @@ class Filter(Reorder):
         if rule is not None:
             return kept_rows(self.source.open(one_pass), rule)
         pull = self.source.open_elements(one_pass)
+        one_pass.will_call(self.fn)
 
         def pull_kept(limit: int) -> Array:
             while len(chunk := pull(1)):

@@ -19,7 +19,8 @@ from collections.abc import Mapping
 
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, Structure
+from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure
+from simdist.data.reach import Reach, reached
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 
@@ -44,12 +45,23 @@ class Pass:
         self.bases = bases or {}
         self.openings: dict[Node, int] = {}
         self.probing = probing
+        self._tried: list[Reach] = []
 
     def next_iteration(self, shuffle: Node) -> int:
         """The number of the iteration that this shuffle opens now."""
         opening = self.openings.get(shuffle, 0)
         self.openings[shuffle] = opening + 1
         return self.bases.get(shuffle, 0) + opening
+
+    def will_call(self, fn: ElementFunction) -> None:
+        """A function of the user will be called; a pass that only looks undoes what it changes."""
+        if self.probing:
+            self._tried.append(reached(fn))
+
+    def put_back(self) -> None:
+        """Have what the functions have changed as it was."""
+        for reach in reversed(self._tried):
+            reach.put_back()
 
 
 class Node(ABC):

@@ -78,8 +78,9 @@ def predicate(source: Table, fn: ElementFunction, pure: bool | None) -> Predicat
     """The pure filter of `fn` over `source`; None if `fn` is not pure."""
     if pure is False:
         return None
-    if pure is None and reached(fn).generator is not None:
-        return None
     used: Record = {}
-    known = {} if pure else recorded(used, lambda: answers(fn, source))
+    known: dict[int, Answer] | None = {}
+    if pure is None:
+        reach = reached(fn)
+        known = None if reach.generator is not None else recorded(used, lambda: answers(fn, source, reach))
     return None if known is None else Predicate(source, fn, known, used)

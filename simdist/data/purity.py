@@ -3,7 +3,7 @@
 A pure function is applied once per source row, and its results become the rows of a new table. Whether it is pure is
 found out by calling it twice on a few rows spread over the table; an error counts as an answer, because the row that
 fails may be one that no element ever visits. A function that draws random numbers answers differently and is then
-called at every visit.
+called at every visit. So is one that changes what it reaches (counts, remembers, appends), and the calls that found it out are undone.
 
 Few rows do not show what happens seldom. So the code is looked at, too: a function that reaches a random generator, a clock, an
 iterator or an open file (reach.py) counts as one that is not pure. What remains is a guess; `pure=False` is the cure.
@@ -19,6 +19,7 @@ import numpy as np
 
 from simdist.arguments import name_of_function
 from simdist.data.leaves import Array, Element, ElementFunction, Leaves, Scalar, Structure, flatten, is_text, unflatten
+from simdist.data.reach import Reach
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
@@ -78,14 +79,19 @@ def probed_rows(table: Table) -> list[int]:
     return [index * table.num_rows // count for index in range(count)]
 
 
-def answers(fn: ElementFunction, table: Table) -> dict[int, Answer] | None:
-    """What `fn` answers on the probed rows, or None if it contradicts itself: then it is not pure."""
+def answers(fn: ElementFunction, table: Table, reach: Reach) -> dict[int, Answer] | None:
+    """What `fn` answers on the probed rows, or None if it is not pure: it contradicts itself, or changes what it reaches.
+
+    Then the calls leave nothing behind: what they have changed is as it was.
+    """
     found: dict[int, Answer] = {}
+    agrees = True
     for row in probed_rows(table):
         found[row] = ask(fn, table, row)
-        if not is_same(found[row], ask(fn, table, row)):
-            return None
-    return found
+        agrees = is_same(found[row], ask(fn, table, row))
+        if not agrees:
+            break
+    return found if not reach.put_back() and agrees else None
 
 
 def is_pure(given: dict[int, Answer], known: Callable[[int], Answer]) -> bool:

@@ -29,20 +29,26 @@ class Reach:
         key: equal for functions that are the same; None where that is not certain.
         generator: what it draws from that gives another value each time, in words; None where nothing was found.
         watches: what was reached, to be compared again.
+        is_certain: whether everything that was reached is known.
     """
 
-    def __init__(self, key: Hashable | None, generator: str | None, watches: Watches) -> None:
+    def __init__(self, key: Hashable | None, generator: str | None, watches: Watches, is_certain: bool) -> None:
         self.key = key
         self.generator = generator
         self._watches = watches
+        self._is_certain = is_certain
 
     @property
     def is_unchanged(self) -> bool:
         """True if it is certain that all is as it was when the key was found."""
         return self.key is not None and self._watches.are_unchanged()
 
+    def put_back(self) -> bool:
+        """Have what calls have changed since then as it was, as far as it is known; True if there was something."""
+        return self._watches.put_back(with_objects=self._is_certain)
 
-UNKNOWN = Reach(None, None, Watches())
+
+UNKNOWN = Reach(None, None, Watches(), is_certain=False)
 """Nothing is known."""
 
 
@@ -60,8 +66,8 @@ def reached(fn: ElementFunction) -> Reach:
         walk = Walk(names)
         key = walk.token(fn)
         found = frozenset(walk.found_names)
-        if walk.generator is not None or not walk.asked_for_names or found <= names:
-            is_certain = walk.is_certain and walk.generator is None
-            return Reach(key if is_certain else None, walk.generator, walk.watches)
+        if not walk.asked_for_names or found <= names:
+            has_key = walk.is_certain and walk.generator is None
+            return Reach(key if has_key else None, walk.generator, walk.watches, walk.is_certain)
         names = found | names
     return UNKNOWN

@@ -23,9 +23,10 @@ from jax.core import Tracer
 from simdist.data.attributes import CONTAINERS, dict_of, implied_members, slots_of
 from simdist.data.code_names import names_in
 from simdist.data.known_code import drawn, is_constant, is_library, is_library_function, is_public
+from simdist.data.putting_back import MISSING, put_code, put_slots
 from simdist.data.row_wise import RowWise
 from simdist.data.tokens import Tokens
-from simdist.data.watching import MISSING, Same
+from simdist.data.watching import Same
 
 __all__ = ["Walk"]
 
@@ -59,17 +60,26 @@ class Walk(Tokens):
         """The token of an object that was not seen before, and is not a plain value."""
         if isinstance(part, RowWise):
             return "row-wise", part.state
-        self.generator = drawn(part)
-        if self.generator is not None:
-            return self.unsure()
+        generator = drawn(part)
+        if generator is not None:
+            self.generator = self.generator or generator
+            return Same(part) if self.watches.generator(part) else self.unsure()
         if is_public(part):
             return Same(part)
         for kinds, rule in RULES:
             if isinstance(part, kinds):
-                return rule(self, part)
+                return rule(self, part) if rule in OF_NAMES else self.of_object(rule, part)
         if type(part) is object or (isinstance(part, jax.Array) and not isinstance(part, Tracer)):
             return Same(part)
-        return self.instance(part)
+        return self.of_object(Walk.instance, part)
+
+    def of_object(self, rule: Rule, part: object) -> Hashable:
+        """The token of a thing whose parts belong to it."""
+        before, self.watches.of_objects = self.watches.of_objects, True
+        try:
+            return rule(self, part)
+        finally:
+            self.watches.of_objects = before
 
     # -- code -----------------------------------------------------------------------------------------------------
 
@@ -78,7 +88,9 @@ class Walk(Tokens):
             return self.library_function(fn)
         names = names_in(fn.__code__)
         self.found_names |= names.attributes
-        code = self.watches.contents(lambda: [fn.__code__, fn.__defaults__, fn.__kwdefaults__])
+        if names.assigned:
+            self.generator = self.generator or f"{min(names.assigned)!r}, which it assigns"
+        code = self.watches.contents(lambda: [fn.__code__, fn.__defaults__, fn.__kwdefaults__], partial(put_code, fn))
         cells = [self.token(self.watches.cell(cell)) for cell in fn.__closure__ or ()]
         imported = [self.imported(name) for name in names.imports]
         named = [self.named(fn, name) for name in names.globals]
@@ -108,7 +120,7 @@ class Walk(Tokens):
 
     def c_function(self, fn: Any) -> Hashable:
         if fn.__name__ in CLOCK_METHODS:
-            self.generator = fn.__name__
+            self.generator = self.generator or fn.__name__
         if hasattr(fn, "__objclass__"):
             return "method", fn.__name__, self.token(fn.__objclass__)
         holder: object = getattr(fn, "__self__", None)
@@ -159,7 +171,7 @@ class Walk(Tokens):
     def type(self, part: type) -> Hashable:
         self.asked_for_names = True
         if issubclass(part, datetime.date) and CLOCK_METHODS & self.names:
-            self.generator = f"{part.__name__}.now"
+            self.generator = self.generator or f"{part.__name__}.now"
         if is_library(part.__module__):
             return Same(part) if is_constant(part) or part.__module__ == "datetime" else self.unsure()
         return Same(part), self.class_members(part, is_called=True)
@@ -186,7 +198,7 @@ class Walk(Tokens):
         inner = number_of(part) if isinstance(part, NUMBERS) else self.contents(part) if isinstance(part, CONTAINERS) else None
         slots = slots_of(part)
         if slots:
-            self.watches.contents(lambda: list(slots_of(part).values()))
+            self.watches.contents(lambda: list(slots_of(part).values()), partial(put_slots, part, list(slots)))
         count_all = bool(self.names & ALL_NAMES) or isinstance(part, Enum)
         return self.class_of(part), inner, self.members(dict_of(part), count_all=count_all), self.members(slots, count_all=count_all)
 
@@ -206,8 +218,8 @@ def number_of(part: Any) -> Hashable:
     return base, base.__repr__(part)
 
 
-Rule = tuple[Any, Callable[[Walk, Any], Hashable]]
-RULES: tuple[Rule, ...] = (
+Rule = Callable[[Walk, Any], Hashable]
+RULES: tuple[tuple[Any, Rule], ...] = (
     (types.FunctionType, Walk.function),
     (types.MethodType, Walk.method),
     (types.ModuleType, Walk.module),
@@ -222,3 +234,5 @@ RULES: tuple[Rule, ...] = (
     (FIELD, Walk.constant),
     ((property, staticmethod, classmethod, cached_property), Walk.wrapper),
 )
+OF_NAMES = frozenset({Walk.function, Walk.method, Walk.c_function, Walk.array, Walk.container, Walk.partial})
+"""What these reach has a name in the code that reaches it, or a place in a container that has one."""

@@ -212,7 +212,8 @@ def prefetched(node: Node) -> int:
 class Cache(Reorder):
     """Elements are made once, by the first iterator that gets so far, and remembered in their order.
 
-    A shuffle before a cache therefore has one order for ever, that of its iteration 0.
+    A shuffle before a cache therefore has one order for ever, that of its iteration 0. An element that cannot be made is tried again by
+    the next iterator that gets there.
     """
 
     def __init__(self, source: Node) -> None:
@@ -240,9 +241,10 @@ class Cache(Reorder):
 
     def extend(self, limit: int) -> None:
         """Remember up to `limit` more elements."""
-        if self.live is None:
-            self.live = self.source.open(Pass())
-        chunk = self.live(limit)
+        # none is open while this one is asked: one that has raised is over, and the next to ask goes on in a new one, after what is kept
+        live, self.live = self.live or streams.skipped(self.source.open(Pass()), self.length), None
+        chunk = live(limit)
+        self.live = live
         self.ended = not len(chunk)
         end = self.length + len(chunk)
         if end > len(self.kept):

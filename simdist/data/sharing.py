@@ -56,7 +56,7 @@ def answered(fn: ElementFunction, source: Table, pure: bool | None, reach: Reach
     """What the function answers on the probed rows; None if it is not pure."""
     if pure:
         return {}
-    return None if reach.generator is not None else recorded(used, lambda: answers(fn, source))
+    return None if reach.generator is not None else recorded(used, lambda: answers(fn, source, reach))
 
 
 def shared_table(source: Table, reach: Reach, known: dict[int, Answer]) -> MappedTable | None:

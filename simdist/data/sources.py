@@ -161,7 +161,11 @@ def probed_element(node: Node) -> Batch:
 
 def probed_elements(node: Node, count: int) -> list[Batch]:
     """Up to `count` first elements of a pipeline, made only to see what they are like."""
-    elements = list(streams.filled(node.open_elements(Pass(probing=True)), count))
+    one_pass = Pass(probing=True)
+    try:
+        elements = list(streams.filled(node.open_elements(one_pass), count))
+    finally:
+        one_pass.put_back()
     if not elements:
         raise InvalidArgumentError(f"{node.describe()} has no elements, so their shapes are unknown; expected at least one element")
     return elements

@@ -11,11 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from simdist.data.attributes import entries_of
+from simdist.data.putting_back import put_entries
 from simdist.data.watching import Same, Watches
 
 __all__ = ["Tokens"]
@@ -72,7 +74,7 @@ class Tokens(ABC):
         """The token of an object; where it is met again, only which one it is."""
         if number in self._seen:
             return "seen", self._seen[number]
-        if len(self._seen) >= MOST_OBJECTS or self._level >= MOST_LEVELS or self.generator is not None:
+        if len(self._seen) >= MOST_OBJECTS or self._level >= MOST_LEVELS:
             return self.unsure()
         self._seen[number] = len(self._seen)
         self._alive.append(part)
@@ -92,7 +94,7 @@ class Tokens(ABC):
 
     def contents(self, part: Any) -> Hashable:
         """The entries of a container, whatever its class says about them."""
-        items = self.watches.contents(lambda: entries_of(part))
+        items = self.watches.contents(lambda: entries_of(part), partial(put_entries, part))
         self._entries -= len(items)
         if self._entries < 0:
             return self.unsure()
