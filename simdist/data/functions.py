@@ -20,7 +20,7 @@ from simdist.data.predicate import Predicate, predicate
 from simdist.data.purity import call_on, name_of, truth
 from simdist.data.reach import reached
 from simdist.data.sharing import ComputedTables, mapped_table
-from simdist.data.sources import probed_elements, table_spec
+from simdist.data.sources import blank_element, probed_elements, table_spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
@@ -97,9 +97,9 @@ class Map(Transform):
 
     def spec(self) -> Spec:
         table = self.table()
-        if table is not None:
+        if table is not None and table.num_rows:
             return table_spec(table)
-        sources = probed_elements(self.source, PROBED if self.source.free else 1)
+        sources = probed_elements(self.source, PROBED if self.source.free else 1) or [blank_element(self.source)]
         results = self.tried(sources)
         columns = zip(*(result.leaves() for result in results), strict=True)
         varying = {axis for before in sources for axis in varying_axes(self.source.spec()[1], before)}

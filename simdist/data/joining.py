@@ -16,6 +16,7 @@ from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array, ArraySpec, Leaves, Structure, is_text, structure_of, unflatten
 from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Pass, Spec
+from simdist.data.sources import NoElementsError
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
@@ -185,7 +186,14 @@ class Concatenate(Node):
         return UNKNOWN if UNKNOWN in totals else sum(totals)
 
     def spec(self) -> Spec:
-        (structure, first), (other, second) = self.first.spec(), self.second.spec()
+        try:
+            structure, first = self.first.spec()
+        except NoElementsError:
+            return self.second.spec()
+        try:
+            other, second = self.second.spec()
+        except NoElementsError:
+            return structure, first
         require_alike((structure, first), (other, second))
         return structure, tuple(widened(one, two) for one, two in zip(first, second, strict=True))
 

@@ -35,10 +35,12 @@ __all__ = [
     "Tree",
     "as_leaf",
     "common_spec",
+    "dtype_of",
     "flatten",
     "frozen",
     "has_shape",
     "is_text",
+    "require_whole_text",
     "spec_of",
     "structure_of",
     "tree_flatten",
@@ -104,7 +106,8 @@ def as_leaf(value: ArrayLike, what: str = "a component") -> Array:
         An array that may share memory with `value`; 64-bit numbers are narrowed unless ``jax_enable_x64`` is on.
 
     Raises:
-        InvalidArgumentError: a ragged list, objects that are neither numbers nor strings, or numbers too large for their narrow dtype.
+        InvalidArgumentError: a ragged list, objects that are neither numbers nor strings, numbers too large for their narrow dtype, or
+            text that ends in a zero.
 
     Example:
         >>> as_leaf([1, 2]).dtype.name, as_leaf(0.5).dtype.name, as_leaf([True]).dtype.name
@@ -119,6 +122,8 @@ def as_leaf(value: ArrayLike, what: str = "a component") -> Array:
         ) from error
     if array.dtype.kind == "O":
         array = text_of_objects(array)
+    elif array.dtype.kind in "US" and not isinstance(value, np.ndarray):
+        require_whole_text(np.asarray(value, object).ravel().tolist())
     if array.dtype.kind not in KEPT_KINDS and not is_small_float(array.dtype):
         raise InvalidArgumentError(f"a component has dtype {array.dtype.name}; expected numbers, booleans or strings; convert it first")
     # Only 64-bit numbers are narrowed; foreign and text dtypes are nothing that JAX would look at here.
@@ -137,6 +142,7 @@ def text_of_objects(array: Array) -> Array:
     flat: list[object] = array.ravel().tolist()
     for kind in (str, bytes):
         if all(isinstance(item, kind) for item in flat):
+            require_whole_text(flat)
             return array.astype(kind)
     odd = next(item for item in flat if not isinstance(item, str))
     if isinstance(odd, int):
@@ -145,6 +151,20 @@ def text_of_objects(array: Array) -> Array:
         f"a component holds Python objects, among them a {type(odd).__name__}; expected numbers, booleans or strings; "
         "convert it to an array, or return a tuple or dict of arrays"
     )
+
+
+def require_whole_text(items: Sequence[object]) -> None:
+    """Refuse text that ends in a zero, which arrays of text drop.
+
+    Raises:
+        InvalidArgumentError: some text does.
+    """
+    odd = next((item for item in items if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0")), None)
+    if odd is not None:
+        raise InvalidArgumentError(
+            f"a component holds text that ends in a zero, {odd[-20:]!r}, and arrays of text cannot keep it; expected text without; "
+            "give bytes that are no text as numbers, np.frombuffer(data, np.uint8)"
+        )
 
 
 def frozen(array: Array) -> Array:
@@ -202,6 +222,20 @@ def unflatten(structure: Structure, leaves: Sequence[Tree]) -> Tree:
 def is_text(dtype_name: str) -> bool:
     """True for the dtypes of strings, which only host-side maps can use."""
     return dtype_name.startswith(("str", "bytes"))
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The dtype that a spec names.
+
+    Example:
+        >>> dtype_of("float32"), dtype_of("str64"), dtype_of("bytes24")
+        (dtype('float32'), dtype('<U2'), dtype('S3'))
+    """
+    if not is_text(name):
+        return np.dtype(name)
+    kind, bits_of_letter = ("U", 32) if name.startswith("str") else ("S", 8)
+    letters = int(name.lstrip("strbye") or 0) // bits_of_letter
+    return np.dtype(f"{kind}{max(letters, 1)}")
 
 
 def spec_of(leaf: Array) -> ArraySpec:

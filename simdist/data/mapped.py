@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from simdist.data.batch import stack_leaf
-from simdist.data.leaves import Array, ElementFunction, Leaves, Scalar, Structure
+from simdist.data.leaves import Array, ElementFunction, Leaves, Scalar, Structure, dtype_of
 from simdist.data.purity import Answer, ask, name_of
 from simdist.data.reach import UNKNOWN, Reach
 from simdist.data.row_blocks import agreed_columns
@@ -91,7 +91,7 @@ class MappedTable(Table):
             return tuple([leaf.reshape(*rows.shape, *leaf.shape[1:]) for leaf in self.take(rows.reshape(-1))])
         if not rows.size:
             specs = self.leaf_specs()
-            return tuple(np.empty((0, *shape), name) for shape, name in specs)
+            return tuple(np.empty((0, *shape), dtype_of(name)) for shape, name in specs)
         return tuple(stack_leaf(column) for column in zip(*self.checked(rows.tolist()), strict=True))
 
     def compute(self, rows: Array) -> None:

@@ -17,13 +17,13 @@ import numpy as np
 
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.leaves import Array, ArraySpec, Element, Structure, common_spec, has_shape, spec_of
+from simdist.data.leaves import Array, ArraySpec, Element, Structure, common_spec, dtype_of, has_shape, spec_of
 from simdist.data.nodes import UNKNOWN, Node, Pass, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
-__all__ = ["FromIterable", "FromTable", "probed_element", "table_spec"]
+__all__ = ["FromIterable", "FromTable", "NoElementsError", "blank_element", "probed_element", "probed_elements", "table_spec"]
 
 
 class FromTable(Node):
@@ -55,6 +55,10 @@ class FromTable(Node):
 
     def spec(self) -> Spec:
         return table_spec(self.rows)
+
+
+class NoElementsError(InvalidArgumentError):
+    """Nothing says what the elements of a pipeline are like, as it has none."""
 
 
 class FromIterable(Node):
@@ -155,17 +159,28 @@ def table_spec(table: Table) -> Spec:
 
 
 def probed_element(node: Node) -> Batch:
-    """The first element of a pipeline, made only to see what it is like."""
-    return probed_elements(node, 1)[0]
+    """The first element of a pipeline, made only to see what it is like.
+
+    Raises:
+        NoElementsError: there is none.
+    """
+    found = probed_elements(node, 1)
+    if not found:
+        raise NoElementsError(f"{node.describe()} has no elements, so their shapes are unknown; expected at least one element")
+    return found[0]
 
 
 def probed_elements(node: Node, count: int) -> list[Batch]:
     """Up to `count` first elements of a pipeline, made only to see what they are like."""
     one_pass = Pass(probing=True)
     try:
-        elements = list(streams.filled(node.open_elements(one_pass), count))
+        return list(streams.filled(node.open_elements(one_pass), count))
     finally:
         one_pass.put_back()
-    if not elements:
-        raise InvalidArgumentError(f"{node.describe()} has no elements, so their shapes are unknown; expected at least one element")
-    return elements
+
+
+def blank_element(node: Node) -> Batch:
+    """An element of zeros that looks like those of a pipeline, which has none; axes that vary have length 1."""
+    structure, specs = node.spec()
+    leaves = [np.zeros([1 if size is None else size for size in spec.shape], dtype_of(spec.dtype)) for spec in specs]
+    return Batch(None, None, tuple(leaves), structure)

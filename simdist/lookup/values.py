@@ -15,7 +15,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.data.leaves import Array
+from simdist.data.leaves import Array, require_whole_text
 from simdist.data.row_blocks import RowBlock
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import present_value
@@ -63,6 +63,8 @@ def text_of(value: Any, encoding: str, what: str) -> Array:
     array = _array_of(value, what)
     if array.dtype.kind in ("O", "T"):
         array = _text_of_objects(array, encoding, what)
+    elif array.dtype.kind in "US" and not isinstance(value, np.ndarray):
+        require_whole_text(np.asarray(value, object).ravel().tolist())
     if array.dtype.kind == "S":
         array = _decoded(array, encoding, what)
     if array.dtype.kind != "U" and array.size:
@@ -88,6 +90,7 @@ def _text_of_objects(array: Array, encoding: str, what: str) -> Array:
             found.append(item)
         else:
             raise TypeError(f"{what} was given a {type(item).__name__} among strings; expected strings only; convert it with str()")
+    require_whole_text(found)
     return np.array(found, dtype=str).reshape(array.shape)
 
 

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
+import jax
+
 from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from simdist.input import InputContext
@@ -20,7 +22,7 @@ from simdist.program.function import StepFunction
 from simdist.program.per_replica import PerReplica
 from simdist.program.scope import opened
 from simdist.program.tracing import active_tracer
-from simdist.program.values import aval_of
+from simdist.program.values import aval_of, snapshot
 from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.controlled import is_controlled
@@ -342,6 +344,8 @@ class Strategy(ReplicaOperations):
     def distribute_values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
         """A value for each replica: ``value_fn(context)`` is called with each `ValueContext` in turn.
 
+        An array of NumPy is as it was when it was returned, whatever becomes of it later.
+
         Example:
             >>> import simdist as sd
             >>> sd.MirroredStrategy(2).distribute_values_from_function(lambda context: 10 * context.replica_id_in_sync_group)
@@ -351,7 +355,7 @@ class Strategy(ReplicaOperations):
             raise TypeError(f"distribute_values_from_function takes a function of a ValueContext; got {type(value_fn).__name__}.")
         context.require_cross_replica("distribute_values_from_function")
         ranks, total = self.ranks, self.num_replicas_in_sync
-        values = [value_fn(ValueContext(rank, total)) for rank in ranks]
+        values = [jax.tree.map(snapshot, value_fn(ValueContext(rank, total))) for rank in ranks]
         return values[0] if len(values) == 1 else PerReplica(values)
 
     @property
