@@ -49,7 +49,8 @@ class Dataset(DatasetCreation):
         """Apply a function to each element.
 
         A tuple is unpacked into arguments, everything else is one argument. Before batching, a pure function is called
-        once per source row (a few rows twice, to find out whether it is pure), not once per visit.
+        once per source row (a few rows twice, to find out whether it is pure), not once per visit. One that changes what it
+        reaches (counts, remembers, draws) is called at every visit, and what was called to find out leaves nothing behind.
 
         Whether a function is pure is a guess: one that answers differently when it is called twice is not, nor one whose code
         reaches a random generator, a clock, an iterator or an open file. Code of other packages is not read. Where such code
