@@ -5,6 +5,7 @@ JAX. The names are those of ``tf.distribute``.
 """
 
 import importlib as _importlib
+import sys as _sys
 import types as _types
 import typing as _typing
 
@@ -28,6 +29,7 @@ from simdist.input import DatasetCreator, InputContext, InputOptions, InputRepli
 from simdist.lookup import IntegerLookup, KeyValueTensorInitializer, StaticHashTable, StringLookup, TextVectorization
 from simdist.program.function import function
 from simdist.program.per_replica import PerReplica
+from simdist.program.scope import late_libraries as _late_libraries
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.collector import spare_the_collector
 from simdist.runtime.server import Server
@@ -69,6 +71,15 @@ def __getattr__(name: str) -> _types.ModuleType:
     if name in _LATE:
         return _importlib.import_module(f"simdist.{name}")
     raise AttributeError(f"module 'simdist' has no attribute {name!r}")
+
+
+def _know_keras() -> None:
+    """Who has imported Keras itself gets its variables adopted, too; or a refusal where its models would train on one device."""
+    if _sys.modules["keras"].backend.backend() == "jax":
+        _importlib.import_module("simdist.keras")
+
+
+_late_libraries["keras"] = _know_keras
 
 
 # Sorted: classes first, then functions and modules.

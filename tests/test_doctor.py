@@ -13,7 +13,7 @@ def test_doctor_names_parts_devices_and_options(capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr().out
     assert "greenlet" in printed
     assert "numbers are computed by JAX on: cpu (cpu:0)" in printed
-    assert "xla_disable_hlo_passes=fusion" in printed
+    assert "xla_allow_excess_precision=False" in printed
     assert "a tiny cluster ran: v=9" in printed and "twice the same" in printed
 
 

@@ -54,8 +54,7 @@ def cost_of(kernel: Kernel) -> Cost:
     forwarded = {v for v in kernel.closed.jaxpr.outvars if v in kernel.closed.jaxpr.invars}
     made = [a for a, v in zip(kernel.out_avals, kernel.closed.jaxpr.outvars, strict=True) if v not in forwarded]
     bytes_moved = num_bytes(used) + num_bytes(made) + _bytes_inside(kernel.name, kernel.closed.jaxpr)
-    # The kernel's own compiled function: JAX keeps what it lowers, and need not lower it again for the first call. What is called
-    # fused is lowered for that call, too; its guards are not counted.
+    # The kernel's own compiled function: JAX keeps what it lowers, and need not lower it again for the first call.
     once = _flops_once(kernel.jitted, kernel.closed)
     return Cost(once + _flops_of_repetitions(kernel.name, kernel.closed.jaxpr), bytes_moved)
 

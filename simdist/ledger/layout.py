@@ -147,9 +147,7 @@ class Layout:
                 # Not jnp.take: what it does with rows out of range is fused into the kernel, and changes its last bits.
                 arrays.extend(column[fed[0]] for column in table)
                 fed = fed[1:]
-            # The barriers keep XLA from fusing across the kernel's border, which would change its last bits.
-            arrays, fed = jax.lax.optimization_barrier((arrays, fed))
-            outputs = jax.lax.optimization_barrier(form.inner.function(*arrays, *fed))
+            outputs = form.inner.apart(*arrays, *fed)
             rows, row_slots = self._nothing(index), self.of_tables.nothing(index)
             for slot, avals, part in zip(self.slot_numbers[number], branch.site.writes, branch.site.split(tuple(outputs)), strict=True):
                 kept = [array for position, array in enumerate(part) if position not in self.without[avals]]

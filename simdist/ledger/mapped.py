@@ -1,9 +1,9 @@
 """Mapped kernels: one kernel that runs another for each lane, and gives the results as stacks.
 
-A loop over the lanes (``lax.map``) is compiled once, whatever their number. XLA computes nearly all kernels in a loop with the
-bits of a single call; some (convolutions) not, but then it does so where the calls stand one after the other with barriers
-between them. Which of the two it is, or neither, is tried for each kernel with random inputs, once in a process. A kernel that calls
-back into Python, or whose loops depend on its numbers, is not tried and not mapped.
+A loop over the lanes (``lax.map``) is compiled once, whatever their number. In the loop the kernel is compiled apart
+(`simdist.program.apart`), so that it has the bits of a single call. XLA does not promise them, so each kernel is tried with random
+inputs, once in a process; one that has other bits is not mapped. A kernel that calls back into Python, or whose loops depend on its
+numbers, is not tried and not mapped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Form(Enum):
 
 
 OneLane = Callable[[Sequence[jax.Array]], tuple[jax.Array, ...]]
-Run = Callable[[OneLane, tuple[jax.Array, ...], int], Sequence[jax.Array]]
+Run = Callable[[OneLane, tuple[jax.Array, ...]], Sequence[jax.Array]]
 _mapped = shared("kernels of all replicas", KEPT_KERNELS)
 _batched = shared("batched kernels of all replicas", KEPT_KERNELS)
 
@@ -77,19 +77,18 @@ def batched_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[For
 
 
 def _tried(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
-    """The loop or the calls one after the other, whichever keeps the bits."""
+    """The loop, if it keeps the bits."""
     if not _can_be_tried(kernel):
         return None
     with jax.core.eval_context(), suppress(Exception):  # a kernel that fails is called by itself, and says so there
         rng = np.random.default_rng(0)
+        mapped = _kernel(kernel, reads, forms, lanes, _in_a_loop)
         # Two orders of addition often agree in one sum, and hardly ever in many.
-        trials = [_samples(rng, kernel, reads, forms, lanes) for _ in range(max(2, -(-TRIED_CALLS // lanes)))]
-        expected = [[kernel(*sample) for sample in samples] for samples in trials]
-        for run in (_in_a_loop, _one_after_the_other):
-            mapped = _kernel(kernel, reads, forms, lanes, run)
-            pairs = zip(trials, expected, strict=True)
-            if all(_equal(mapped(*_together(samples, reads, forms)), single) for samples, single in pairs):
-                return mapped
+        for _ in range(max(2, -(-TRIED_CALLS // lanes))):
+            samples = _samples(rng, kernel, reads, forms, lanes)
+            if not _equal(mapped(*_together(samples, reads, forms)), [kernel(*sample) for sample in samples]):
+                return None
+        return mapped
     return None
 
 
@@ -139,23 +138,17 @@ def _run_lanes(
 
     def lane(given_to_it: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
         given = {**shared_inputs, **dict(zip(order, given_to_it, strict=True))}
-        arguments = jax.lax.optimization_barrier([given[number] for number in range(len(kernel.in_avals))])
-        return tuple(jax.lax.optimization_barrier(tuple(kernel.function(*arguments))))
+        return tuple(kernel.apart(*[given[number] for number in range(len(kernel.in_avals))]))
 
-    return run(lane, tuple([stacks[number] for number in order]), lanes)
+    return run(lane, tuple([stacks[number] for number in order]))
 
 
-def _in_a_loop(lane: OneLane, stacks: tuple[jax.Array, ...], _: int) -> Sequence[jax.Array]:
+def _in_a_loop(lane: OneLane, stacks: tuple[jax.Array, ...]) -> Sequence[jax.Array]:
     return jax.lax.map(lane, stacks)
 
 
-def _in_a_batch(lane: OneLane, stacks: tuple[jax.Array, ...], _: int) -> Sequence[jax.Array]:
+def _in_a_batch(lane: OneLane, stacks: tuple[jax.Array, ...]) -> Sequence[jax.Array]:
     return jax.vmap(lane)(stacks)
-
-
-def _one_after_the_other(lane: OneLane, stacks: tuple[jax.Array, ...], lanes: int) -> Sequence[jax.Array]:
-    results = [lane([stack[number] for stack in stacks]) for number in range(lanes)]
-    return [jnp.stack(column) for column in zip(*results, strict=True)]
 
 
 def _samples(

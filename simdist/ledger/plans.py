@@ -1,9 +1,8 @@
 """The plans by which entries are computed: one call after the other, many in one scan, or in batches.
 
-XLA does not promise that a computation has the same last bits inside a scan as on its own. Almost all kernels do (they are
-compiled without fusion, or so that it changes no bit); a few reductions are vectorised in another order. So a kernel is tried before it is
-replayed: its first entries are computed both ways, and one whose bits differ is called by itself from then on. The
-equality of the plans (class E1) does not rest on hope.
+In a scan, a kernel is compiled apart from what stands around it (`simdist.program.apart`), so that it has the bits that it has on its own.
+XLA does not promise them. So a kernel is tried before it is replayed: its first entries are computed both ways, and one whose bits
+differ is called by itself from then on. The equality of the plans (class E1) does not rest on hope.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import jax
@@ -23,6 +23,7 @@ __all__ = [
     "num_elements",
     "primitives_in",
     "size_bytes",
+    "substituted",
     "variables_in",
 ]
 
@@ -108,6 +109,62 @@ def _frozen_parameter(value: object) -> object:
         return _frozen(value)
     items = cast(tuple[object, ...], value) if isinstance(value, tuple) else ()
     return tuple(map(_frozen_parameter, items)) if any(isinstance(item, (ClosedJaxpr, Jaxpr)) for item in items) else value
+
+
+def substituted(closed: ClosedJaxpr, replacement: Callable[[JaxprEqn], ClosedJaxpr | None]) -> ClosedJaxpr:
+    """The jaxpr with other equations in the place of some, also in the jaxprs inside it.
+
+    Args:
+        closed: the jaxpr; if nothing in it is replaced, it is returned as it is.
+        replacement: of an equation, a jaxpr that takes and gives the same, in which equations are replaced, too; None: it stays.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> twice = jax.make_jaxpr(lambda x: x + x)(jnp.ones(2))
+        >>> closed = jax.make_jaxpr(jax.jit(lambda x: -x * 3))(jnp.ones(2))
+        >>> found = substituted(closed, lambda eqn: twice if eqn.primitive.name == "neg" else None)
+        >>> [eqn.primitive.name for eqn in equations_in(found.jaxpr)], jaxpr_as_fun(found)(jnp.ones(2))[0].tolist()
+        (['jit', 'add', 'mul'], [6.0, 6.0])
+    """
+    if all(replacement(eqn) is None for eqn in equations_in(closed.jaxpr)):
+        return closed
+    eqns: list[JaxprEqn] = []
+    values: dict[Var, Atom] = {}
+    _substitute(closed.jaxpr, replacement, values, eqns)
+    outvars = [_renamed(atom, values) for atom in closed.jaxpr.outvars]
+    return ClosedJaxpr(closed.jaxpr.replace(eqns=eqns, outvars=outvars), closed.consts)
+
+
+def _substitute(jaxpr: Jaxpr, replacement: Callable[[JaxprEqn], ClosedJaxpr | None], values: dict[Var, Atom], eqns: list[JaxprEqn]) -> None:
+    """Append the equations of a jaxpr, or what replaces them; `values` says what stands for variables that have other names now."""
+    for eqn in jaxpr.eqns:
+        taken = [_renamed(atom, values) for atom in eqn.invars]
+        found = replacement(eqn)
+        if found is not None:
+            own = dict(zip(found.jaxpr.invars, taken, strict=True))
+            own.update((var, Literal(const, var.aval)) for var, const in zip(found.jaxpr.constvars, found.consts, strict=True))
+            _substitute(found.jaxpr, replacement, own, eqns)
+            values.update(zip(eqn.outvars, (_renamed(atom, own) for atom in found.jaxpr.outvars), strict=True))
+        else:
+            # The same jaxpr may stand in several places, so that each time its results need variables of their own.
+            made = [Var(var.aval) for var in eqn.outvars]
+            values.update(zip(eqn.outvars, made, strict=True))
+            params = {key: _substituted_parameter(value, replacement) for key, value in eqn.params.items()}
+            eqns.append(eqn.replace(invars=taken, outvars=made, params=params))
+
+
+def _substituted_parameter(value: object, replacement: Callable[[JaxprEqn], ClosedJaxpr | None]) -> object:
+    if isinstance(value, ClosedJaxpr):
+        return substituted(value, replacement)
+    if isinstance(value, Jaxpr):
+        return substituted(ClosedJaxpr(value, ()), replacement).jaxpr if not value.constvars else value
+    items = cast(tuple[object, ...], value) if isinstance(value, tuple) else ()
+    inside = any(isinstance(item, (ClosedJaxpr, Jaxpr)) for item in items)
+    return tuple([_substituted_parameter(item, replacement) for item in items]) if inside else value
+
+
+def _renamed(atom: Atom, values: dict[Var, Atom]) -> Atom:
+    return atom if isinstance(atom, Literal) else values.get(atom, atom)
 
 
 def variables_in(atoms: Sequence[Atom]) -> list[Var]:

@@ -108,7 +108,7 @@ def row_kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_av
         given = list(arrays)
         for port in ports:
             given[port.input] = taken_rows(arrays[port.input], arrays[port.ids], port.first)
-        results = list(inner.function(*given))
+        results = list(inner.apart(*given))
         for port in ports:
             if port.output is not None:
                 results[port.output] = put_rows(arrays[port.input], arrays[port.ids], port.first, port.stop, results[port.output])

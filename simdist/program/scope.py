@@ -8,6 +8,7 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, TypeVar
@@ -24,6 +25,7 @@ __all__ = [
     "current_scope",
     "guarded",
     "is_default",
+    "late_libraries",
     "libraries",
     "open_scopes",
     "opened",
@@ -80,6 +82,9 @@ class Library(Protocol):
 libraries: list[Library] = []
 """The libraries that are in use; each adds itself."""
 
+late_libraries: dict[str, Callable[[], object]] = {}
+"""What adds a library, by the name of its module; called where that has been imported by the time a scope is opened."""
+
 open_scopes: TaskLocal[list[Scope]] = TaskLocal(list)
 """The scopes that are open, the innermost last."""
 
@@ -101,6 +106,9 @@ def opened(scope: Scope) -> Iterator[None]:
         raise FailedPreconditionError(
             f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(scope).__name__}."
         )
+    for name in [name for name in late_libraries if name in sys.modules]:
+        late_libraries[name]()
+        del late_libraries[name]
     with ExitStack() as closing:
         stack.append(scope)
         closing.callback(stack.remove, scope)

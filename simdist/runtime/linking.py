@@ -237,7 +237,7 @@ class _Linker:
 
     def _compute(self, op: Compute, later: Sequence[Operation]) -> None:
         """Link a kernel: its results are cut into one bundle for each consumer."""
-        self._produce(op.kernel.function, op.inputs, list(op.outputs), later)
+        self._produce(op.kernel.apart, op.inputs, list(op.outputs), later)
 
     def _collective(self, op: TracedCollective) -> None:
         """The result of a collective is one bundle, and stays one."""

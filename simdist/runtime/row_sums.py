@@ -115,7 +115,7 @@ def _mixed(part: Apply, types: tuple[BundleType, ...]) -> Apply:
 
     def run(*arrays: jax.Array) -> Sequence[jax.Array]:
         each = iter(arrays[before:])
-        return part.kernel.function(*arrays[:before], *[_table(each, avals, table) for avals, table in zip(types, tables, strict=True)])
+        return part.kernel.apart(*arrays[:before], *[_table(each, avals, table) for avals, table in zip(types, tables, strict=True)])
 
     avals = [*part.kernel.in_avals[:before], *(aval for given in types for aval in given)]
     sums = tuple([RowSum(total.slot, given) for total, given in zip(part.sums, types, strict=True)])

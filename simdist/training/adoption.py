@@ -45,6 +45,10 @@ SEEDS_DRAWN = "simdist_seeds_drawn"
 """Where Keras' state, which each task has for itself, keeps how many seeds were drawn since ``keras.utils.set_random_seed``."""
 
 
+MODELS_OF_STRATEGIES = "Make the model with simdist.keras.Model or simdist.keras.Sequential, whose fit knows strategies."
+"""What to do where Keras' own loop was called."""
+
+
 class AdoptedVariable(keras.Variable, Adopted):
     """A Keras variable whose value is `simdist_variable`."""
 
@@ -60,7 +64,7 @@ class AdoptedVariable(keras.Variable, Adopted):
         if value is None:
             raise FailedPreconditionError(
                 f"Keras' own training loop reached for the variable {self.path!r}, which belongs to a strategy, and would train it on one "
-                "device. Make the model with simdist.keras.Model or simdist.keras.Sequential, whose fit knows strategies."
+                f"device. {MODELS_OF_STRATEGIES}"
             )
         own = self.simdist_variable
         if own is not None:
@@ -212,6 +216,12 @@ class _Adoption:
 
     def get_tensor_layout(self, path: str) -> None:
         return None
+
+    def get_data_layout(self, shape: tuple[int, ...]) -> None:
+        raise FailedPreconditionError(
+            f"Keras' own fit, evaluate or predict was called in strategy.scope() with data of shape {tuple(shape)}, and would run on one "
+            f"device. {MODELS_OF_STRATEGIES}"
+        )
 
 
 class KerasLibrary:

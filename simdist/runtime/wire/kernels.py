@@ -1,7 +1,7 @@
 """Kernels as bytes: the StableHLO that JAX compiles, as `jax.export` writes it.
 
-Both sides compile it with the same options (`simdist.program.kernels.compiler_options`), or one of them with a fusion that changes no bit
-(`simdist.program.fusion`), so that the bits are the same. A kernel that calls back into Python is refused.
+Both sides compile it with the same options (`simdist.program.kernels.compiler_options`), so that the bits are the same. A kernel that
+calls back into Python is refused.
 """
 
 from __future__ import annotations

@@ -1,0 +1,72 @@
+"""Functions that XLA compiles as if they stood alone, wherever they stand.
+
+XLA puts operations into one loop (*fusion*), which is most of what makes compiled code fast. But which ones depends on what stands around
+them, and it changes last bits: a product that is fused with an addition is not rounded (one instruction, fused multiply-add), and a sum
+that is fused with what feeds it may add in another order. A barrier (`jax.lax.optimization_barrier`) does not help: on CPUs, XLA takes it
+away before it fuses. A call does, if XLA may not inline it. What is called is a computation of its own, with the operations, the
+fusions and the machine code that it has as a program. So a kernel has the same bits in a scan, in a loop over replicas, or in
+a larger kernel as by itself, and is as fast there as XLA can make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core import ClosedJaxpr, JaxprEqn
+
+from simdist.program.jaxprs import substituted
+
+__all__ = ["compiled_apart", "inlined"]
+
+INLINEABLE = "inlineable"
+"""The attribute of a call that XLA asks before it inlines."""
+
+
+def compiled_apart(function: Callable[..., Sequence[jax.Array]]) -> Callable[..., Sequence[jax.Array]]:
+    """The same function; inside of a larger computation, XLA compiles it as if it stood alone.
+
+    On other platforms than CPUs, barriers stand around it: there XLA keeps them, and fuses nothing over them.
+
+    Args:
+        function: of arrays.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> apart = compiled_apart(lambda x: [3 * x])
+        >>> program = jax.jit(lambda x: apart(x + 1)[0] + 1).lower(jnp.ones(2)).compile().as_text()
+        >>> [line.split("=")[0].strip() for line in program.splitlines() if " call(" in line]
+        ['%jit_compiled_apart_.1']
+    """
+
+    def compiled_apart(*arrays: jax.Array) -> Sequence[jax.Array]:
+        with set_xla_metadata(**{INLINEABLE: None}):  # functions that it calls may be inlined
+            return function(*arrays)
+
+    compiled = jax.jit(compiled_apart)
+
+    def call(*arrays: jax.Array) -> Sequence[jax.Array]:
+        if jax.default_backend() != "cpu":
+            return jax.lax.optimization_barrier(tuple(function(*jax.lax.optimization_barrier(arrays))))
+        with set_xla_metadata(**{INLINEABLE: "false"}):
+            return compiled(*arrays)
+
+    return call
+
+
+def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The jaxpr with the operations of what is `compiled_apart` among its own: what it computes, whatever XLA compiles by itself.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> apart = compiled_apart(lambda x: [3 * x])
+        >>> closed = jax.make_jaxpr(lambda x: apart(apart(x)[0] + 1))(jnp.ones(2))
+        >>> [eqn.primitive.name for eqn in closed.jaxpr.eqns], [eqn.primitive.name for eqn in inlined(closed).jaxpr.eqns]
+        (['jit', 'add', 'jit'], ['mul', 'add', 'mul'])
+    """
+    return substituted(closed, lambda eqn: eqn.params["jaxpr"] if _is_apart(eqn) else None)
+
+
+def _is_apart(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.name == "jit" and eqn.params["name"] == compiled_apart.__name__

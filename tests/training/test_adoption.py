@@ -1,0 +1,28 @@
+"""Keras models in the scope of a strategy: those that do not know strategies are refused before they train on one device."""
+
+from __future__ import annotations
+
+import keras as plain
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.errors import FailedPreconditionError
+
+X, Y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_a_plain_model_whose_variables_belong_to_a_strategy_is_refused_by_name(method: str, inside: bool) -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        model = plain.Sequential([plain.Input((3,)), plain.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    before = [np.asarray(variable) for variable in model.variables]
+    data = (X,) if method == "predict" else (X, Y)
+    scope = strategy.scope() if inside else plain.name_scope("outside")
+    with scope, pytest.raises(FailedPreconditionError, match=r"on one device\. Make the model with simdist\.keras\.Model"):
+        getattr(model, method)(*data, verbose=0)
+    for one, other in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(one, np.asarray(other))
