@@ -17,7 +17,7 @@ from simdist.arguments import flag
 __all__ = ["spare_by_default", "spare_the_collector"]
 
 # Young objects are looked through when so many have been made; a run makes many short-lived events.
-YOUNG_OBJECTS = 50_000
+YOUNG_OBJECTS = 100_000
 
 
 @dataclass

@@ -29,7 +29,7 @@ from simdist.runtime.linked import (
 from simdist.runtime.linked_rows import RowOperands, operands_of
 from simdist.runtime.row_sums import change_of
 
-__all__ = ["Step"]
+__all__ = ["OVER", "Step"]
 
 NOTHING = Bundle((), ())
 
@@ -128,9 +128,10 @@ class Step:
     def fail(self, error: BaseException) -> None:
         """End the step with an error."""
         if not self.over:
+            ended = self.ended
             self._close()
             self.error = error
-            self.ended(self)
+            ended(self)
 
     def stop(self) -> None:
         """End the step without calling `ended`."""
@@ -140,6 +141,7 @@ class Step:
         """Nothing is done any more. Whatever still knows this step, until the collector comes by, shall not keep its numbers alive."""
         self.over = True
         self.slots, self.batches, self.keys, self.arguments = [], [], [], ()
+        self.ended = _tells_nobody
 
     def _begin(self) -> None:
         self.slots = [NOTHING] * len(self.linked.slots)
@@ -203,3 +205,22 @@ class Step:
             else:
                 arrays.append(self.keys[number] if kind == "key" else self.arguments[number])
         return tuple(arrays)
+
+
+def _tells_nobody(_: Step) -> None:
+    """Who was told of a step that is over is told no more, and not kept."""
+
+
+class _Over:
+    """What a task runtime has in the place of a step that is over: the two would keep each other until the collector comes by."""
+
+    over = True
+
+    def go(self, result: OperationResult = None) -> None:
+        """A late event has no effect."""
+
+    def fail(self, error: BaseException) -> None:
+        """A late event has no effect."""
+
+
+OVER = _Over()

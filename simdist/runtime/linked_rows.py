@@ -6,7 +6,6 @@ What a linked program knows of a table are its shards; which rows it asks of eac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -25,21 +24,31 @@ __all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "inputs_of", "operands_of
 ID_BYTES = 8
 
 
-@dataclass(frozen=True, eq=False)
 class RowOperands:
     """What a group is changed with, where some of it are gradients of rows.
 
-    Attributes:
+    Args:
         dense: the other operands.
         rows: the gradients of rows, each a bundle of one array [k, ...].
         numbers: the rows that they belong to.
+        counts: how many of them are of this group.
         size_bytes: of what travels.
+
+    Attributes:
+        bundles: all numbers, in the order in which the kernel takes them, apart from the ids.
     """
 
-    dense: Bundle
-    rows: tuple[Bundle, ...]
-    numbers: tuple[RowNumbers, ...]
-    size_bytes: int
+    __slots__ = ("bundles", "counts", "dense", "numbers", "rows", "size_bytes")
+
+    def __init__(
+        self, dense: Bundle, rows: tuple[Bundle, ...], numbers: tuple[RowNumbers, ...], counts: tuple[int, ...], size_bytes: int
+    ) -> None:
+        self.dense = dense
+        self.rows = rows
+        self.numbers = numbers
+        self.counts = counts
+        self.size_bytes = size_bytes
+        self.bundles = (dense, *rows) if dense.avals else rows
 
     @property
     def ids(self) -> tuple[HostArray, ...]:
@@ -50,11 +59,6 @@ class RowOperands:
         """All that the kernel takes beside the group, as one bundle, where the numbers are known."""
         arrays = [array for bundle in self.bundles for array in bundle.arrays or ()]
         return Bundle.of([*arrays, *self.ids])
-
-    @property
-    def bundles(self) -> tuple[Bundle, ...]:
-        """All numbers, in the order in which the kernel takes them, apart from the ids."""
-        return (self.dense, *self.rows) if self.dense.avals else self.rows
 
 
 def inputs_of(operands: Bundle | RowOperands) -> tuple[tuple[Bundle, ...], tuple[HostArray, ...]]:
@@ -70,11 +74,15 @@ def operands_of(part: Apply, slots: Sequence[Bundle], numbers: Mapping[int, RowN
         slots: of the step.
         numbers: of the row reads of the step.
     """
-    size_bytes = part.size_bytes
+    size_bytes, counts, rows, given = part.size_bytes, list[int](), list[Bundle](), list[RowNumbers]()
     for operand in part.rows:
-        size_bytes += numbers[operand.number].count_in(operand.first, operand.stop) * (operand.row_bytes + ID_BYTES)
-    rows = tuple([slots[operand.slot] for operand in part.rows])
-    return RowOperands(slots[part.operands], rows, tuple([numbers[operand.number] for operand in part.rows]), size_bytes)
+        own = numbers[operand.number]
+        count = own.count_in(operand.first, operand.stop)
+        size_bytes += count * (operand.row_bytes + ID_BYTES)
+        counts.append(count)
+        rows.append(slots[operand.slot])
+        given.append(own)
+    return RowOperands(slots[part.operands], tuple(rows), tuple(given), tuple(counts), size_bytes)
 
 
 @of_each("kernels that gather rows")

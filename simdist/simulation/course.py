@@ -10,6 +10,7 @@ worked out by the same operations in the same order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Protocol
 
 from simdist.simulation.links import RESTART_BYTES, Link
@@ -73,13 +74,13 @@ class Course:
         # Two flows of one size end in the order of their start.
         left = sorted(range(len(loads)), key=lambda number: loads[number].size_bytes, reverse=True)
         ends_at = {number: loads[number].size_bytes for number in left}
-        # The part that a flow gets of a link never falls: most stages need no look at each link.
-        least = min([link.bandwidth_bytes_per_s / count for link, count in flows.items()])
+        # The part that a flow gets of a link never falls: most stages need no look at each of the others.
+        others = [link for link in flows if link is not bottleneck]
+        least = min([link.bandwidth_bytes_per_s / flows[link] for link in others], default=inf)
         while left:
             rate = bottleneck.bandwidth_bytes_per_s / flows[bottleneck]
             if rate > least:
-                parts = [link.bandwidth_bytes_per_s / count for link, count in flows.items() if count]
-                least = min(parts)
+                least = min([link.bandwidth_bytes_per_s / flows[link] for link in others if flows[link]], default=inf)
                 if least < rate:
                     return False
             end = ends_at[left[-1]]

@@ -132,6 +132,11 @@ class Link:
         self.ceiling = inf
         self.dirty = False
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing on it, so that flows which start now may have it for themselves."""
+        return self.quiet is None and not self.flows and not self.books
+
     def __repr__(self) -> str:
         return f"Link({self.name!r}, {self.bandwidth_bytes_per_s:g} B/s, {len(self.flows)} flows)"
 

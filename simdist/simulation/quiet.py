@@ -117,7 +117,7 @@ class ClosedForm(Settlement):
         if course.bottleneck is None:
             return None
         for link in course.links:
-            if link.quiet is not None or link.flows or link.books:
+            if link.quiet is not None or link.flows or link.books:  # as `Link.is_idle`
                 return None
         events = self._events
         quiet = QuietFlows(course, done, all_done, self.clock.now, next(self._sequence))

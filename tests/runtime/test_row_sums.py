@@ -26,6 +26,7 @@ def linked() -> LinkedProgram:
         tables = [sd.Variable(np.ones((NUM_ROWS, WIDTH), np.float32)) for _ in range(2)]
         dense, rule = sd.Variable(np.ones(WIDTH, np.float32)), sd.Optimizer(keras.optimizers.SGD(0.1))
 
+    @sd.function
     def replica(ids: Any) -> None:
         def loss() -> Any:
             first, second = (sd.embedding_lookup(table, ids) for table in tables)

@@ -80,6 +80,7 @@ class CallPlan:
     Attributes:
         kind: of the spans that show such calls.
         uses: how many such calls a step has begun; a call that is repeated after an error counts once.
+        is_for_one_call: whether no other call will have it.
         legs: to the servers.
         backs: from them, by the legs that they answer.
     """
@@ -90,12 +91,19 @@ class CallPlan:
         self.is_partial = elsewhere < count
         self.size_bytes = sum([part.there.size_bytes + part.back.size_bytes for part in parts])
         self.kind = self.uses = 0
+        self.is_for_one_call = False
         self.servers = [part.there.target for part in parts]
         self.backs: dict[tuple[Leg, ...], Legs] = {}
         together: dict[tuple[float, float], list[Leg]] = {}
         for part in parts:
             together.setdefault((part.there.latency_s, part.back.latency_s), []).append(part.there)
         self.legs = list(map(Legs, together.values()))
+
+
+    def take_apart(self) -> None:
+        """Its only call was answered: its parts and their legs shall not keep each other until the collector comes by."""
+        for part in self.parts:
+            part.there.content = part.back.content = None
 
 
 class Call:

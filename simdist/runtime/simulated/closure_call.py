@@ -74,7 +74,8 @@ class ClosureCall:
         if not self.has_replied:
             self.has_replied = True
             self.world.chief.processor.last = self.cause
-            for listener in self._listeners:
+            listeners, self._listeners = self._listeners, []  # they know the call, and would keep it until the collector comes by
+            for listener in listeners:
                 listener()
 
     def wait(self) -> Returned:

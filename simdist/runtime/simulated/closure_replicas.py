@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from simdist.errors import AbortedError
 from simdist.program.values import Bundle
-from simdist.runtime.interpreter import Step
+from simdist.runtime.interpreter import OVER, Step
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
@@ -117,12 +117,22 @@ class ClosureReplicas:
         if self.over:
             return  # a fault that waits for this step has ended the task
         self.results = tuple([step.result for step in self.steps])
+        self._take_apart()
         if not self.ended(self):
             self.over = True
+            self.ended = _wants_no_more
         elif self._is_beginning:
             self._goes_on = True
         else:
             self.go()
+
+    def _take_apart(self) -> None:
+        """The step has succeeded: its parts, which know each other, shall not wait for Python's collector."""
+        self.once.stop()
+        for runtime in self.runtimes:
+            runtime.step = OVER
+        self.runtimes.clear()
+        self.steps = []
 
     def _failed(self, error: BaseException) -> None:
         if not self.over:
@@ -149,3 +159,8 @@ class ClosureReplicas:
         """What the first replica that has not ended waits for."""
         waiting = [runtime.waits_for for step, runtime in zip(self.steps, self.runtimes, strict=True) if not step.over]
         return waiting[0] if waiting else ""
+
+
+def _wants_no_more(_: ClosureReplicas) -> bool:
+    """Who was told that the last step is over is told no more, and not kept."""
+    return False

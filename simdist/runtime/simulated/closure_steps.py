@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
-from simdist.runtime.interpreter import Step
+from simdist.runtime.interpreter import OVER, Step
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.closure_replicas import ClosureReplicas
@@ -103,6 +103,7 @@ class ClosureSteps:
             return True
         step.over = True
         self._end(step.error)
+        step.task.step = OVER
         return False
 
     def _replicas_stepped(self, replicas: ClosureReplicas) -> bool:

@@ -112,8 +112,15 @@ class Copy:
         self.open = False
         for task in self.ends:
             task.calls.pop(self, None)
+        self.flows = []  # they know the copy, and it knows who has asked for it: they would keep each other until the collector comes by
+        self.ended = _tells_nobody
 
     def _end(self, error: BaseException | None) -> None:
         if self.open:
+            ended = self.ended
             self._close()
-            self.ended(error)
+            ended(error)
+
+
+def _tells_nobody(_: BaseException | None) -> None:
+    """The end of a copy that is over."""

@@ -44,7 +44,12 @@ class Leg:
 
     def like(self, size_bytes: float, content: Content) -> Leg:
         """A leg of the same route, with so many bytes and this content."""
-        return Leg(self.source, self.target, size_bytes, self.links, self.latency_s, self.counted, content, self.is_word, self.kind)
+        leg = Leg.__new__(Leg)  # a call that moves rows makes many of them, and `__init__` takes three times as long
+        leg.source, leg.target, leg.links = self.source, self.target, self.links
+        leg.latency_s, leg.counted, leg.is_word, leg.kind = self.latency_s, self.counted, self.is_word, self.kind
+        leg.size_bytes, leg.content = size_bytes, content
+        leg.travels = size_bytes > 0 and bool(self.links)
+        return leg
 
     def __post_init__(self) -> None:
         self.travels = self.size_bytes > 0 and bool(self.links)
@@ -78,9 +83,11 @@ class Legs:
         kept = [leg for leg in self.all if keeps(leg)]
         return self if len(kept) == len(self.all) else Legs(kept) if kept else None
 
-    def course(self, links: SharedLinks) -> Course:
-        """How their bytes travel over idle links."""
+    def course(self, links: SharedLinks) -> Course | None:
+        """How their bytes travel over their links, if these are idle now; None if one is not, unless it is known all the same."""
         course = self._course
         if course is None or course.epoch != links.epoch:
+            if not all(link.is_idle for leg in self.travelling for link in leg.links):
+                return None
             course = self._course = Course(self.travelling, links.epoch)
         return course

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from simdist.errors import UnavailableError
 from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
-from simdist.runtime.interpreter import Step
+from simdist.runtime.interpreter import OVER, Step
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.replicas import Communication, Member, Process
 from simdist.runtime.simulated.collective_group import CollectiveGroup
@@ -172,7 +172,17 @@ class ReplicaStep:
                 assert self.collective_group is not None
                 self.collective_group.close()
         self.versions.commit()
-        return [None if local_rank in self.late else replica.step.result for local_rank, replica in enumerate(self.replicas)]
+        results = [None if local_rank in self.late else replica.step.result for local_rank, replica in enumerate(self.replicas)]
+        self._take_apart()
+        return results
+
+    def _take_apart(self) -> None:
+        """The step has succeeded: its parts, which know each other, shall not wait for Python's collector."""
+        for replica in self.replicas:
+            replica.runtime.step = OVER
+        self.replicas = []
+        if self.own_collective_group:
+            self.collective_group = None
 
     def _make_replicas(self, linked: Sequence[LinkedProgram], priced: Sequence[PricedProgram], calls: Sequence[BoundCall]) -> None:
         leading: set[str] = set()

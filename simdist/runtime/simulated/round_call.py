@@ -102,6 +102,7 @@ class ApplyingRound:
     def answered(self, call: Call) -> None:
         """All have applied it."""
         self.world.chief.processor.last = call.cause
+        call.plan.take_apart()
         self._end(None)
 
     def unanswered(self, call: Call, error: BaseException) -> None:
@@ -115,7 +116,8 @@ class ApplyingRound:
 
     def _end(self, error: BaseException | None) -> None:
         self.error, self.is_over = error, True
-        for listener in self._listeners:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
             listener()
 
     def then(self, replied: Callable[[], None]) -> None:

@@ -104,9 +104,11 @@ class RowReads:
         counts = [own.counts_in(ranges) for own, ranges in zip(numbers, self._ranges, strict=True)]
         flat = tuple([count for own in counts for count in own])
         self.rows.add(flat)
-        return self._planned(counts) if len(self._asked) > FEW_SERVERS else self._plans.get(flat, lambda: self._planned(counts))
+        if len(self._asked) > FEW_SERVERS:
+            return self._planned(counts, is_for_one_call=True)
+        return self._plans.get(flat, lambda: self._planned(counts))
 
-    def _planned(self, counts: Sequence[Sequence[int]]) -> CallPlan:
+    def _planned(self, counts: Sequence[Sequence[int]], is_for_one_call: bool = False) -> CallPlan:
         parts: list[ServerCall] = []
         for name, asked in self._asked.items():
             groups, size_bytes = asked.groups[:], asked.size_bytes
@@ -118,7 +120,7 @@ class RowReads:
             if groups:
                 parts.append(self._part(name, tuple(groups), size_bytes))
         plan = CallPlan(parts, self.count, self.count)
-        plan.kind = self._kind
+        plan.kind, plan.is_for_one_call = self._kind, is_for_one_call
         return plan
 
     def _part(self, name: str, groups: tuple[tuple[int, int], ...], size_bytes: int) -> ServerCall:
@@ -179,7 +181,9 @@ class RowPushes:
             given = operands[position]
             if isinstance(given, RowOperands):
                 updates.add(given.numbers[place].unique)
-        return self._planned(sizes) if len(self.sent) > FEW_SERVERS else self._plans.get(sizes, lambda: self._planned(sizes))
+        if len(self.sent) > FEW_SERVERS:
+            return self._planned(sizes, is_for_one_call=True)
+        return self._plans.get(sizes, lambda: self._planned(sizes))
 
     def _counts(self, operands: Sequence[Bundle | RowOperands]) -> tuple[int, ...]:
         """The rows of each operand of rows."""
@@ -187,14 +191,13 @@ class RowPushes:
         for position in self.sent:
             given = operands[position]
             if isinstance(given, RowOperands):
-                pairs = zip(self.op.parts[position].rows, given.numbers, strict=True)
-                counts += [numbers.count_in(operand.first, operand.stop) for operand, numbers in pairs]
+                counts += given.counts
         return tuple(counts)
 
     def _size(self, position: int, operands: Bundle | RowOperands) -> int:
         return operands.size_bytes if isinstance(operands, RowOperands) else self.op.parts[position].size_bytes
 
-    def _planned(self, sizes: Sequence[int]) -> CallPlan:
+    def _planned(self, sizes: Sequence[int], is_for_one_call: bool = False) -> CallPlan:
         parts: list[ServerCall] = []
         for position, size_bytes, (leg, word) in zip(self.sent, sizes, self._legs, strict=True):
             update = self.op.parts[position]
@@ -202,5 +205,5 @@ class RowPushes:
             part.there, part.back = leg.like(size_bytes, part), word.like(0, part)
             parts.append(part)
         plan = CallPlan(parts, len(self.op.parts), len(parts))
-        plan.kind = self._kind
+        plan.kind, plan.is_for_one_call = self._kind, is_for_one_call
         return plan

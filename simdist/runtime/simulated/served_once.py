@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, OperationResult
+from simdist.runtime.interpreter import OVER
 from simdist.runtime.linked import ApplyAll, ReadGroups
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.simulated.pricing import PricedProgram
@@ -114,3 +115,4 @@ class ServedOnce:
         self.runtime.drop_call()
         self._calls.clear()
         self._reads.clear()
+        self.runtime.step = OVER

@@ -188,6 +188,8 @@ class SimulatedTask:
             result = call.found
         plan = call.plan
         self.processor.last = self.trace.add(plan.kind, self._began_s, now, plan.size_bytes, rows, call.cause)
+        if plan.is_for_one_call:
+            plan.take_apart()
         self.step.go(result)
 
     def unanswered(self, call: Call, error: BaseException) -> None:

@@ -172,7 +172,8 @@ class Transport:
             going = legs.only(lambda leg: not (leg.travels and self._is_narrow(leg, sender, arrived)))
         if going is not None and going.travelling:
             together = all_arrived if not going.here and going is legs else None
-            quiet = self.links.start_course(going.course(self.links), arrived, together)
+            course = going.course(self.links)
+            quiet = None if course is None else self.links.start_course(course, arrived, together)
             if quiet is not None:
                 sender.flows.append(quiet)
             elif len(going.travelling) == 1:
