@@ -208,7 +208,7 @@ class Step:
 
 
 def _tells_nobody(_: Step) -> None:
-    """Who was told of a step that is over is told no more, and not kept."""
+    """Whoever waits for the end of a step that is over is called no more, and not kept."""
 
 
 class _Over:

@@ -99,7 +99,6 @@ class CallPlan:
             together.setdefault((part.there.latency_s, part.back.latency_s), []).append(part.there)
         self.legs = list(map(Legs, together.values()))
 
-
     def take_apart(self) -> None:
         """Its only call was answered: its parts and their legs shall not keep each other until the collector comes by."""
         for part in self.parts:

@@ -162,5 +162,5 @@ class ClosureReplicas:
 
 
 def _wants_no_more(_: ClosureReplicas) -> bool:
-    """Who was told that the last step is over is told no more, and not kept."""
+    """Whoever waits for the last step is called no more, and not kept."""
     return False
