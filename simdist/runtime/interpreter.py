@@ -208,7 +208,7 @@ class Step:
 
 
 def _tells_nobody(_: Step) -> None:
-    """Whoever waits for the end of a step that is over is called no more, and not kept."""
+    """Nothing is called at the end of a step that is over, and nothing is kept by it."""
 
 
 class _Over:

@@ -162,5 +162,5 @@ class ClosureReplicas:
 
 
 def _wants_no_more(_: ClosureReplicas) -> bool:
-    """Whoever waits for the last step is called no more, and not kept."""
+    """Nothing is called after the last step, and nothing is kept by it."""
     return False
