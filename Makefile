@@ -11,7 +11,7 @@ help:
 	@echo "make demo      train the digits on a simulated cluster, kill a worker, write demo/report.html"
 	@echo "make lab       open the lessons in JupyterLab (LAB_FLAGS=... for its own options)"
 	@echo "make test      every check and test, as CI runs them"
-	@echo "make check     the quick part of it: format, lint, spelling, types, layers"
+	@echo "make check     the quick part of it: format, lint, spelling, types, layers, words"
 	@echo "make bench     the benchmarks, as a table (BENCH_FLAGS=... for its options)"
 	@echo "make lessons   run the lessons and store their outputs (LESSONS=lessons/01*.ipynb for one)"
 

@@ -41,6 +41,7 @@ GROUPS = {
     "tests of strategies": ("tests/notebooks", "tests/properties", "tests/strategies", "tests/parity"),
 }
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
+HOUSE_RULES = [f"tests/test_{name}.py" for name in ("words", "circles", "layers", "project")]
 # pytest's closing line, between its rows of "=" or, with -q, without them
 CLOSING = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))?) ?=*\r?$", re.MULTILINE)
 
@@ -84,6 +85,11 @@ def python_tests(folders: Iterable[str] = ()) -> list[Command]:
     chosen = list(folders) or [f"--ignore={folder}" for folder in others]
     # nbval is for notebooks, and its imports cost each process two seconds
     return [Command([*PYTEST, "-p", "no:nbval", *PARALLEL, "-m", "not browser and not exhaustive", "--durations=5", *chosen])]
+
+
+def house_rules() -> list[Command]:
+    """The tests that read the sources only: words, circles, layers. They are among the tests too; alone they take seconds."""
+    return [Command([*PYTEST, "-p", "no:nbval", *HOUSE_RULES])]
 
 
 def browser_tests() -> list[Command]:
@@ -131,6 +137,7 @@ STATIC = [
     tool("layers", "lint-imports"),
     TYPES,
 ]
+RULES = [Stage("house rules", house_rules)]
 FRONT = [Stage("front end", front_end_checks, no_front_end)]
 # after the front end, which writes the bundle that they load; the types are beside them, on the core that has less to do
 LESSONS = [
@@ -266,7 +273,7 @@ def main(arguments: list[str]) -> int:
     """Runs the stages of a target, or those of them that are named; returns the exit status."""
     target, *names = arguments or ["test"]
     quick = [stage for stage in STATIC if stage is not TYPES]
-    waves = [STATIC] if target == "check" else [quick + FRONT, [*LESSONS[:1], TYPES, *LESSONS[1:]], *([stage] for stage in TESTS)]
+    waves = [STATIC + RULES] if target == "check" else [quick + FRONT, [*LESSONS[:1], TYPES, *LESSONS[1:]], *([stage] for stage in TESTS)]
     stages = [stage for wave in waves for stage in wave]
     unknown = set(names) - {stage.name for stage in stages}
     if target not in ("check", "test") or unknown:
