@@ -161,7 +161,8 @@ class Step:
         if type(op) is ApplyAll:
             if op.takes_sums:
                 return self._update_by_sums(op)
-            return task.update(op, [operands_of(part, slots, self.rows) if part.rows else slots[part.operands] for part in op.parts])
+            given = operands_of(op.parts, slots, self.rows) if op.moves_rows else [slots[part.operands] for part in op.parts]
+            return task.update(op, given)
         if type(op) is ReadWithRows:
             for table in op.tables:
                 self.rows[table.number] = table.ids.numbers([self._source(*source) for source in table.sources])

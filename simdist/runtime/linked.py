@@ -221,6 +221,11 @@ class Apply:
         given = (self.given,) if self.given or not (self.rows or self.sums) else ()
         return (self.state, *given, *((operand.rows,) for operand in self.rows), *(total.given for total in self.sums))
 
+    @cached_property
+    def gradients(self) -> tuple[tuple[int, Slot], ...]:
+        """Of each gradient of rows the number of its row read, and its slot."""
+        return tuple([(operand.number, operand.slot) for operand in self.rows])
+
     @property
     def forms(self) -> tuple[Apply, ...]:
         """The change itself, and the same one of rows, if there is one."""

@@ -6,6 +6,7 @@ What a linked program knows of a table are its shards; which rows it asks of eac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.row_kernels import Port, row_kernel_of
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Aval, Bundle
-from simdist.runtime.linked import Apply, TableRows
+from simdist.runtime.linked import Apply, Slot, TableRows
 
 __all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "inputs_of", "operands_of", "selected"]
 
@@ -31,6 +32,7 @@ class RowOperands:
         dense: the other operands.
         rows: the gradients of rows, each a bundle of one array [k, ...].
         numbers: the rows that they belong to.
+        ids: their row numbers [k].
         counts: how many of them are of this group.
         size_bytes: of what travels.
 
@@ -38,22 +40,24 @@ class RowOperands:
         bundles: all numbers, in the order in which the kernel takes them, apart from the ids.
     """
 
-    __slots__ = ("bundles", "counts", "dense", "numbers", "rows", "size_bytes")
+    __slots__ = ("bundles", "counts", "dense", "ids", "numbers", "rows", "size_bytes")
 
     def __init__(
-        self, dense: Bundle, rows: tuple[Bundle, ...], numbers: tuple[RowNumbers, ...], counts: tuple[int, ...], size_bytes: int
+        self,
+        dense: Bundle,
+        rows: tuple[Bundle, ...],
+        numbers: tuple[RowNumbers, ...],
+        ids: tuple[HostArray, ...],
+        counts: tuple[int, ...],
+        size_bytes: int,
     ) -> None:
         self.dense = dense
         self.rows = rows
         self.numbers = numbers
+        self.ids = ids
         self.counts = counts
         self.size_bytes = size_bytes
         self.bundles = (dense, *rows) if dense.avals else rows
-
-    @property
-    def ids(self) -> tuple[HostArray, ...]:
-        """The row numbers of each gradient [k]."""
-        return tuple([numbers.unique for numbers in self.numbers])
 
     def flat(self) -> Bundle:
         """All that the kernel takes beside the group, as one bundle, where the numbers are known."""
@@ -66,23 +70,36 @@ def inputs_of(operands: Bundle | RowOperands) -> tuple[tuple[Bundle, ...], tuple
     return (operands.bundles, operands.ids) if isinstance(operands, RowOperands) else ((operands,), ())
 
 
-def operands_of(part: Apply, slots: Sequence[Bundle], numbers: Mapping[int, RowNumbers]) -> RowOperands:
-    """What one group is changed with in a step.
+_Gradients: TypeAlias = tuple[tuple[Bundle, ...], tuple[RowNumbers, ...], tuple[HostArray, ...]]
+"""Gradients of rows, their rows, and the numbers of these."""
+
+
+def operands_of(parts: Sequence[Apply], slots: Sequence[Bundle], numbers: Mapping[int, RowNumbers]) -> list[Bundle | RowOperands]:
+    """What each group is changed with in a step.
 
     Args:
-        part: the change of the group.
+        parts: the changes of the groups.
         slots: of the step.
         numbers: of the row reads of the step.
     """
-    size_bytes, counts, rows, given = part.size_bytes, list[int](), list[Bundle](), list[RowNumbers]()
-    for operand in part.rows:
-        own = numbers[operand.number]
-        count = own.count_in(operand.first, operand.stop)
-        size_bytes += count * (operand.row_bytes + ID_BYTES)
-        counts.append(count)
-        rows.append(slots[operand.slot])
-        given.append(own)
-    return RowOperands(slots[part.operands], tuple(rows), tuple(given), tuple(counts), size_bytes)
+    operands: list[Bundle | RowOperands] = []
+    known: dict[tuple[tuple[int, Slot], ...], _Gradients] = {}  # the shards of a table take the same ones
+    for part in parts:
+        if not part.rows:
+            operands.append(slots[part.operands])
+            continue
+        gradients = known.get(part.gradients)
+        if gradients is None:
+            given = tuple([numbers[number] for number, _ in part.gradients])
+            ids = tuple([own.unique for own in given])
+            gradients = known[part.gradients] = tuple([slots[slot] for _, slot in part.gradients]), given, ids
+        size_bytes, counts = part.size_bytes, list[int]()
+        for operand, own in zip(part.rows, gradients[1], strict=True):
+            count = own.count_in(operand.first, operand.stop)
+            size_bytes += count * (operand.row_bytes + ID_BYTES)
+            counts.append(count)
+        operands.append(RowOperands(slots[part.operands], *gradients, tuple(counts), size_bytes))
+    return operands
 
 
 @of_each("kernels that gather rows")

@@ -99,7 +99,7 @@ def change_of(part: Apply, slots: Sequence[Bundle]) -> tuple[Apply, RowOperands]
         slots: of the step.
     """
     given = tuple([slots[total.slot] for total in part.sums])
-    operands = RowOperands(slots[part.operands], given, (), (), part.size_bytes)
+    operands = RowOperands(slots[part.operands], given, (), (), (), part.size_bytes)
     types = tuple([bundle.avals for bundle in given])
     for form in part.forms:
         if types == tuple([total.given for total in form.sums]):

@@ -124,7 +124,7 @@ def _flights(world: World) -> Iterator[Flight]:
         for sender in task.calls:
             if isinstance(sender, Call) and sender.client is task:
                 for part in sender.plan.parts:
-                    leg = part.back if part.update is None else part.there
+                    leg = sender.plan.loaded(part)
                     yield Flight(leg.source.name, leg.target.name, leg.kind, leg.size_bytes, sender.began_s)
             elif isinstance(sender, Copy) and sender.ends[0] is task:
                 yield Flight(sender.ends[0].name, sender.ends[1].name, "copy", sender.leg.size_bytes, sender.began_s)

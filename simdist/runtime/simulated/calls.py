@@ -52,13 +52,15 @@ class Server(Protocol):
 
 @dataclass(eq=False, slots=True)
 class ServerCall:
-    """The part of a call at one server; what is the same each time is computed once.
+    """The part of a call at one server; it is the same each time, and made once.
 
     Attributes:
         server: answers.
         groups: what is read, with its place in the result; or
         update: what is applied, with the operand of this place.
         there, back: the legs to the server and back: those of a read are a word and bytes, those of a push bytes and a word.
+            Where the bytes differ from call to call, a call has a leg of its own in the place of one of them (`CallPlan.loaded`).
+        latencies_s: of both.
     """
 
     server: Server
@@ -67,6 +69,19 @@ class ServerCall:
     position: int = 0
     there: Leg = field(init=False)
     back: Leg = field(init=False)
+    latencies_s: tuple[float, float] = field(init=False)
+
+    def travel(self, there: Leg, back: Leg) -> ServerCall:
+        """Give it its legs, whose content it is; returns itself."""
+        self.there, self.back = there, back
+        there.content = back.content = self
+        self.latencies_s = there.latency_s, back.latency_s
+        return self
+
+    @property
+    def loaded(self) -> Leg:
+        """The leg that has the bytes."""
+        return self.back if self.there.is_word else self.there
 
 
 class CallPlan:
@@ -76,31 +91,44 @@ class CallPlan:
         parts: at the servers.
         count: of groups that are read, or changed.
         elsewhere: how many of them lie at the servers.
+        loaded: for each part the leg with the bytes of this call (default None: those of all calls).
 
     Attributes:
         kind: of the spans that show such calls.
         uses: how many such calls a step has begun; a call that is repeated after an error counts once.
-        is_for_one_call: whether no other call will have it.
         legs: to the servers.
-        backs: from them, by the legs that they answer.
     """
 
-    def __init__(self, parts: Sequence[ServerCall], count: int, elsewhere: int) -> None:
+    def __init__(self, parts: Sequence[ServerCall], count: int, elsewhere: int, loaded: Sequence[Leg] | None = None) -> None:
         self.parts = parts
         self.count = count
         self.is_partial = elsewhere < count
-        self.size_bytes = sum([part.there.size_bytes + part.back.size_bytes for part in parts])
         self.kind = self.uses = 0
-        self.is_for_one_call = False
         self.servers = [part.there.target for part in parts]
-        self.backs: dict[tuple[Leg, ...], Legs] = {}
+        if loaded is None:
+            loaded = [part.loaded for part in parts]
+        self.size_bytes = sum([leg.size_bytes for leg in loaded])
+        self._loaded = dict(zip(parts, loaded, strict=True))
+        self._replies: dict[tuple[ServerCall, ...], Legs] = {}
         together: dict[tuple[float, float], list[Leg]] = {}
-        for part in parts:
-            together.setdefault((part.there.latency_s, part.back.latency_s), []).append(part.there)
+        for part, leg in self._loaded.items():
+            there = part.there
+            together.setdefault(part.latencies_s, []).append(there if there.is_word else leg)
         self.legs = list(map(Legs, together.values()))
 
+    def loaded(self, part: ServerCall) -> Leg:
+        """The leg of a part that has its bytes."""
+        return self._loaded[part]
+
+    def replies(self, parts: tuple[ServerCall, ...]) -> Legs:
+        """What servers send back that have answered these parts together."""
+        known = self._replies.get(parts)
+        if known is None:
+            known = self._replies[parts] = Legs([self._loaded[part] for part in parts])
+        return known
+
     def take_apart(self) -> None:
-        """Its only call was answered: its parts and their legs shall not keep each other until the collector comes by."""
+        """Its parts serve no other call: they and their legs shall not keep each other until the collector comes by."""
         for part in self.parts:
             part.there.content = part.back.content = None
 

@@ -42,13 +42,12 @@ class Leg:
     kind: str = ""
     travels: bool = field(init=False)
 
-    def like(self, size_bytes: float, content: Content) -> Leg:
-        """A leg of the same route, with so many bytes and this content."""
+    def sized(self, size_bytes: float) -> Leg:
+        """A leg that differs from this one in its bytes."""
         leg = Leg.__new__(Leg)  # a call that moves rows makes many of them, and `__init__` takes three times as long
-        leg.source, leg.target, leg.links = self.source, self.target, self.links
+        leg.source, leg.target, leg.links, leg.content = self.source, self.target, self.links, self.content
         leg.latency_s, leg.counted, leg.is_word, leg.kind = self.latency_s, self.counted, self.is_word, self.kind
-        leg.size_bytes, leg.content = size_bytes, content
-        leg.travels = size_bytes > 0 and bool(self.links)
+        leg.size_bytes, leg.travels = size_bytes, size_bytes > 0 and bool(self.links)
         return leg
 
     def __post_init__(self) -> None:
@@ -62,9 +61,9 @@ class Legs:
         all: the legs.
         latency_s: of each.
         is_word: whether they are words.
-        counted: totals of the trace with the bytes that they count.
+        counted: totals of the trace with the bytes that they count; words count none.
         travelling: those whose bytes go over links.
-        here: those whose bytes are there when the latency is over.
+        here: those of them whose bytes are there when the latency is over.
     """
 
     __slots__ = ("_course", "all", "counted", "here", "is_word", "latency_s", "travelling")
@@ -73,9 +72,10 @@ class Legs:
         self.all = tuple(legs)
         self.latency_s = self.all[0].latency_s
         self.is_word = self.all[0].is_word
-        self.counted = [(leg.counted, leg.size_bytes) for leg in self.all if leg.counted is not None]
-        self.travelling = tuple([leg for leg in self.all if leg.travels])
-        self.here = tuple([leg for leg in self.all if not leg.travels])
+        loaded = () if self.is_word else self.all
+        self.counted = _counted(loaded)
+        self.travelling = tuple([leg for leg in loaded if leg.travels])
+        self.here = () if len(self.travelling) == len(loaded) else tuple([leg for leg in loaded if not leg.travels])
         self._course: Course | None = None
 
     def only(self, keeps: Callable[[Leg], bool]) -> Legs | None:
@@ -87,7 +87,20 @@ class Legs:
         """How their bytes travel over their links, if these are idle now; None if one is not, unless it is known all the same."""
         course = self._course
         if course is None or course.epoch != links.epoch:
-            if not all(link.is_idle for leg in self.travelling for link in leg.links):
-                return None
+            for leg in self.travelling:
+                for link in leg.links:
+                    if link.quiet is not None or link.flows or link.books:  # as `Link.is_idle`, which takes longer
+                        return None
             course = self._course = Course(self.travelling, links.epoch)
         return course
+
+
+def _counted(legs: Sequence[Leg]) -> list[tuple[tuple[str, str], float]]:
+    """The totals that legs count for, with their bytes; whole numbers of one total are added up, for their sum is exact."""
+    counted = [(leg.counted, leg.size_bytes) for leg in legs if leg.counted is not None]
+    if len(counted) < 2 or any(size_bytes % 1 for _, size_bytes in counted):
+        return counted
+    sums: dict[tuple[str, str], float] = {}
+    for total, size_bytes in counted:
+        sums[total] = sums.get(total, 0) + size_bytes
+    return list(sums.items())

@@ -26,7 +26,7 @@ class Pushing(Call):
         read_versions: what its step has read last, by group.
         step: of the client, for error messages.
         began_after: the number of the record after which it was sent.
-        processes: of the servers to which bytes have left, until they have confirmed.
+        processes: of the servers to which bytes have left, by their parts, until they have confirmed.
         errand: what it tells the servers; None: nothing.
         rounds: of the servers that keep it for its round; None where it counts at once.
     """
@@ -68,7 +68,7 @@ class Pushing(Call):
         self.began_after = self.cause
         self.confirmed_s = 0.0
         self.confirmations: list[tuple[Leg, float, float]] = []  # the words of servers, when they left, and how late they are
-        self.processes: dict[Leg, Incarnation] = {}
+        self.processes: dict[ServerCall, Incarnation] = {}
         for legs in plan.legs:
             transport.send(legs, self, self._received)
 
@@ -89,18 +89,18 @@ class Pushing(Call):
     def leaving(self, legs: Legs) -> Legs | None:
         going = legs.only(self._leaves)
         for leg in legs.all if going is not legs else ():
-            if leg not in self.processes:
+            if leg.content not in self.processes:
                 self.refused(leg)
         return going
 
     def _leaves(self, leg: Leg) -> bool:
         process = leg.target.process
         if process.alive:
-            self.processes[leg] = process
+            self.processes[leg.content] = process
         return process.alive
 
     def _received(self, leg: Leg) -> None:
-        process = self.processes.get(leg)
+        process = self.processes.get(leg.content)
         if process is None or not (self.open and process.alive):
             return
         if leg.target.held is not None:
@@ -122,7 +122,7 @@ class Pushing(Call):
                 self.silenced(part.back)
                 return
             late_s = min(fates)  # of several copies the first one counts
-        if self.processes.pop(part.there, None) is None:
+        if self.processes.pop(part, None) is None:
             return  # it was confirmed before, and must not stand for another part
         self.confirmations.append((part.back, applied_s, late_s))
         confirmed_s = applied_s + part.back.latency_s + late_s

@@ -51,7 +51,7 @@ class Reading(Call):
         return again
 
     def _asked(self, legs: Sequence[Leg]) -> None:
-        back: list[Leg] = []
+        back: list[ServerCall] = []
         for leg in legs:
             part: ServerCall = leg.content
             if not leg.target.process.alive:
@@ -62,24 +62,22 @@ class Reading(Call):
             elif self.errand is not None and self._must_wait(self.errand, leg):
                 pass  # it is asked again when the rounds are applied that this read needs
             elif self.repeats and self.found[part.groups[0][1]] is not None:
-                back.append(part.back)  # it was asked before, and gives the same answer
+                back.append(part)  # it was asked before, and gives the same answer
             else:
                 error = part.server.answer(part.groups, self.found, self.versions)
                 if error is not None:
                     self.fail_later(part, error, "read_reply")
-                back.append(part.back)
+                back.append(part)
         if back:
             self.answered_now(back)
-            key, backs = tuple(back), self.plan.backs
-            going = backs.get(key) or backs.setdefault(key, Legs(back))
-            self.transport.send(going, self, self._arrived, self._all_arrived)
+            self.transport.send(self.plan.replies(tuple(back)), self, self._arrived, self._all_arrived)
 
     def _must_wait(self, errand: Errand, leg: Leg) -> bool:
         rounds = errand.served.rounds.get(leg.target.name)
         return rounds is not None and rounds.wait(errand.ticket.needs, self._asked_late, leg)
 
-    def answered_now(self, backs: Sequence[Leg]) -> None:
-        """Servers have answered at this moment; these legs are their replies."""
+    def answered_now(self, parts: Sequence[ServerCall]) -> None:
+        """Servers have answered these parts at this moment."""
 
     def _asked_late(self, leg: Leg) -> None:
         if self.open:

@@ -89,9 +89,7 @@ class ApplyingRound:
         for name in served.rounds:
             server, routes = world.tasks[name], world.routes
             part = ServerCall(world.servers[name], (), None)
-            part.there = routes.word(world.chief, server, "round", part)
-            part.back = routes.word(server, world.chief, "round_reply", part)
-            parts.append(part)
+            parts.append(part.travel(routes.word(world.chief, server, "round"), routes.word(server, world.chief, "round_reply")))
         self._plan = CallPlan(parts, len(parts), len(parts))
         self._call(None)
 

@@ -71,7 +71,7 @@ class RowReads:
         self.elsewhere = [read for asked in self._asked.values() for read in asked.groups]
         self.own_shards = {(table, shard) for table, shard, _, _, _ in mine.shards}
         self.here = [*mine.groups, *((group, position) for _, _, group, position, _ in mine.shards)]
-        self._legs: dict[str, tuple[Leg, Leg]] = {}
+        self._parts: dict[tuple[str, tuple[tuple[int, int], ...]], ServerCall] = {}  # by server and groups
         self._kind = world.trace.kind(task.name, "read", "read", {"bytes": int, "rows": int})
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
         self.rows = RowCounts()
@@ -105,11 +105,11 @@ class RowReads:
         flat = tuple([count for own in counts for count in own])
         self.rows.add(flat)
         if len(self._asked) > FEW_SERVERS:
-            return self._planned(counts, is_for_one_call=True)
+            return self._planned(counts)
         return self._plans.get(flat, lambda: self._planned(counts))
 
-    def _planned(self, counts: Sequence[Sequence[int]], is_for_one_call: bool = False) -> CallPlan:
-        parts: list[ServerCall] = []
+    def _planned(self, counts: Sequence[Sequence[int]]) -> CallPlan:
+        parts, loaded, known = list[ServerCall](), list[Leg](), self._parts
         for name, asked in self._asked.items():
             groups, size_bytes = asked.groups[:], asked.size_bytes
             for table, shard, group, position, size in asked.shards:
@@ -118,21 +118,19 @@ class RowReads:
                     groups.append((group, position))
                     size_bytes += count * size
             if groups:
-                parts.append(self._part(name, tuple(groups), size_bytes))
-        plan = CallPlan(parts, self.count, self.count)
-        plan.kind, plan.is_for_one_call = self._kind, is_for_one_call
+                key = name, tuple(groups)
+                part = known.get(key) or self._part(*key)
+                parts.append(part)
+                loaded.append(part.back.sized(size_bytes))
+        plan = CallPlan(parts, self.count, self.count, loaded)
+        plan.kind = self._kind
         return plan
 
-    def _part(self, name: str, groups: tuple[tuple[int, int], ...], size_bytes: int) -> ServerCall:
-        known = self._legs.get(name)
-        if known is None:
-            server, routes = self.world.tasks[name], self.world.routes
-            known = routes.word(self.task, server, "read"), routes.leg(server, self.task, "read_reply", 1)
-            self._legs[name] = known
-        word, leg = known
-        part = ServerCall(self.world.servers[name], groups, None)
-        part.there, part.back = word.like(0, part), leg.like(size_bytes, part)
-        return part
+    def _part(self, name: str, groups: tuple[tuple[int, int], ...]) -> ServerCall:
+        """What is asked of a server where these of its groups are wanted."""
+        server, routes = self.world.tasks[name], self.world.routes
+        part = self._parts[name, groups] = ServerCall(self.world.servers[name], groups, None)
+        return part.travel(routes.word(self.task, server, "read"), routes.leg(server, self.task, "read_reply", 0))
 
 
 class RowPushes:
@@ -156,7 +154,7 @@ class RowPushes:
         self.op = op
         self.sent = [position for position, part in enumerate(op.parts) if part.task != task.name and not kept(position)]
         self._kind = world.trace.kind(task.name, "update", "update", {"bytes": int})
-        self._legs = [self._legs_of(op.parts[position].task) for position in self.sent]
+        self._parts = [self._part(position) for position in self.sent]
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
         self.rows = RowCounts()
         self.uses = self._uses()
@@ -169,9 +167,11 @@ class RowPushes:
                 found.setdefault((operand.number, operand.slot), (position, place, self.world.table_uses.of_cell(cell).updates))
         return list(found.values())
 
-    def _legs_of(self, name: str) -> tuple[Leg, Leg]:
-        server, routes = self.world.tasks[name], self.world.routes
-        return routes.leg(self.task, server, "update", 1), routes.word(server, self.task, "update_reply")
+    def _part(self, position: int) -> ServerCall:
+        update, routes = self.op.parts[position], self.world.routes
+        server = self.world.tasks[update.task]
+        part = ServerCall(self.world.servers[update.task], (), update, position)
+        return part.travel(routes.leg(self.task, server, "update", 0), routes.word(server, self.task, "update_reply"))
 
     def plan(self, operands: Sequence[Bundle | RowOperands]) -> CallPlan:
         """The call that sends these operands."""
@@ -182,7 +182,7 @@ class RowPushes:
             if isinstance(given, RowOperands):
                 updates.add(given.numbers[place].unique)
         if len(self.sent) > FEW_SERVERS:
-            return self._planned(sizes, is_for_one_call=True)
+            return self._planned(sizes)
         return self._plans.get(sizes, lambda: self._planned(sizes))
 
     def _counts(self, operands: Sequence[Bundle | RowOperands]) -> tuple[int, ...]:
@@ -197,13 +197,8 @@ class RowPushes:
     def _size(self, position: int, operands: Bundle | RowOperands) -> int:
         return operands.size_bytes if isinstance(operands, RowOperands) else self.op.parts[position].size_bytes
 
-    def _planned(self, sizes: Sequence[int], is_for_one_call: bool = False) -> CallPlan:
-        parts: list[ServerCall] = []
-        for position, size_bytes, (leg, word) in zip(self.sent, sizes, self._legs, strict=True):
-            update = self.op.parts[position]
-            part = ServerCall(self.world.servers[update.task], (), update, position)
-            part.there, part.back = leg.like(size_bytes, part), word.like(0, part)
-            parts.append(part)
-        plan = CallPlan(parts, len(self.op.parts), len(parts))
-        plan.kind, plan.is_for_one_call = self._kind, is_for_one_call
+    def _planned(self, sizes: Sequence[int]) -> CallPlan:
+        loaded = [part.there.sized(size_bytes) for part, size_bytes in zip(self._parts, sizes, strict=True)]
+        plan = CallPlan(self._parts, len(self.op.parts), len(self._parts), loaded)
+        plan.kind = self._kind
         return plan

@@ -19,8 +19,7 @@ from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import TableRows
 from simdist.runtime.linked_rows import gather_kernel
-from simdist.runtime.simulated.calls import CallPlan, Replied
-from simdist.runtime.simulated.legs import Leg
+from simdist.runtime.simulated.calls import CallPlan, Replied, ServerCall
 from simdist.runtime.simulated.reading import Reading
 from simdist.runtime.simulated.row_calls import RowReads
 from simdist.runtime.simulated.task import Task
@@ -139,8 +138,8 @@ class RowReading(Reading):
         """Ask all servers once more."""
         return RowReading(self.transport, self.client, self.plan, self.replied, self.reads, self.gathers, self.numbers)
 
-    def answered_now(self, backs: Sequence[Leg]) -> None:
-        self._gather([position for leg in backs for _, position in leg.content.groups])
+    def answered_now(self, parts: Sequence[ServerCall]) -> None:
+        self._gather([position for part in parts for _, position in part.groups])
 
     def _gather(self, positions: Sequence[int]) -> None:
         """Gather rows of the shards at these positions, which were asked now."""

@@ -112,7 +112,7 @@ class ServerLoop:
             rounds.take_back(ticket.number, kept)
             self._seen.pop(identity, None)
 
-        self.secure(int(part.there.size_bytes), 0.0, undo, lambda: push.confirm(part, self.clock.now))
+        self.secure(int(push.plan.loaded(part).size_bytes), 0.0, undo, lambda: push.confirm(part, self.clock.now))
 
     def _not_averaged(self, kept: KeptUpdate) -> FailedPreconditionError:
         names = ", ".join(cell.name for cell in self.states.groups[kept.update.group].cells if cell.kind == "parameter")
@@ -228,7 +228,7 @@ class ServerLoop:
                 take_back()
                 self._seen.pop(identity, None)
 
-        size_bytes = 0 if take_back is None else int(part.there.size_bytes)
+        size_bytes = 0 if take_back is None else int(push.plan.loaded(part).size_bytes)
         self.secure(size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))
 
     def _put_off(self, received: Received) -> None:

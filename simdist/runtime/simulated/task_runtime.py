@@ -156,9 +156,7 @@ class SimulatedTask:
         for name, (groups, size_bytes) in wanted.items():
             server, routes = self.world.tasks[name], self.world.routes
             part = ServerCall(self.world.servers[name], tuple(groups), None)
-            part.there = routes.word(self.task, server, "read", part)
-            part.back = routes.leg(server, self.task, "read_reply", size_bytes, part)
-            parts.append(part)
+            parts.append(part.travel(routes.word(self.task, server, "read"), routes.leg(server, self.task, "read_reply", size_bytes)))
         return self._shown("read", CallPlan(parts, len(op.groups), sum(len(part.groups) for part in parts)))
 
     def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
@@ -188,8 +186,6 @@ class SimulatedTask:
             result = call.found
         plan = call.plan
         self.processor.last = self.trace.add(plan.kind, self._began_s, now, plan.size_bytes, rows, call.cause)
-        if plan.is_for_one_call:
-            plan.take_apart()
         self.step.go(result)
 
     def unanswered(self, call: Call, error: BaseException) -> None:
@@ -338,9 +334,8 @@ class SimulatedTask:
             if update.task != self.task.name and not self._travels_with_reply(update):
                 server, routes = self.world.tasks[update.task], self.world.routes
                 part = ServerCall(self.world.servers[update.task], (), update, position)
-                part.there = routes.leg(self.task, server, "update", update.size_bytes, part)
-                part.back = routes.word(server, self.task, "update_reply", part)
-                parts.append(part)
+                legs = routes.leg(self.task, server, "update", update.size_bytes), routes.word(server, self.task, "update_reply")
+                parts.append(part.travel(*legs))
         return self._shown("update", CallPlan(parts, len(op.parts), len(parts)))
 
     def _plan_rows(self, op: ApplyAll) -> RowPushes:

@@ -58,10 +58,8 @@ def part(there: World, name: str, server: Any, size_bytes: float, groups: Any = 
     made, routes = ServerCall(server, groups, update, device), there.routes
     client, task = there.tasks["worker:0"], there.tasks[name]
     if update is None:
-        made.there, made.back = routes.word(client, task, "read", made), routes.leg(task, client, "read_reply", size_bytes, made)
-    else:
-        made.there, made.back = routes.leg(client, task, "update", size_bytes, made), routes.word(task, client, "update_reply", made)
-    return made
+        return made.travel(routes.word(client, task, "read"), routes.leg(task, client, "read_reply", size_bytes))
+    return made.travel(routes.leg(client, task, "update", size_bytes), routes.word(task, client, "update_reply"))
 
 
 def plan(*parts: ServerCall) -> CallPlan:

@@ -189,8 +189,28 @@ def test_legs_know_what_travels_what_is_here_and_what_they_count() -> None:
     legs = legs_of(there, ("ps:0", 10.0), ("ps:1", 0.0), ("chief:0", 30.0))
     first, second, third = legs.all
     assert (legs.travelling, legs.here) == ((first, third), (second,))
-    assert legs.counted == [(("worker:0", "bytes_sent"), 10.0), (("worker:0", "bytes_sent"), 0.0), (("worker:0", "bytes_sent"), 30.0)]
+    assert legs.counted == [(("worker:0", "bytes_sent"), 40.0)]
     assert (legs.latency_s, legs.is_word) == (LATENCY_S, False)
+
+
+def test_parts_of_bytes_are_counted_one_by_one() -> None:
+    counted = legs_of(world(), ("ps:0", 10.5), ("ps:1", 20.0)).counted
+    assert counted == [(("worker:0", "bytes_sent"), 10.5), (("worker:0", "bytes_sent"), 20.0)]
+
+
+def test_words_count_nothing_and_have_no_bytes_on_their_way() -> None:
+    there = world()
+    words = Legs([there.routes.word(there.tasks["worker:0"], there.tasks["ps:0"], "read")])
+    assert (words.is_word, words.counted, words.travelling, words.here) == (True, [], (), ())
+
+
+def test_a_sized_leg_differs_in_its_bytes_alone() -> None:
+    there = world()
+    leg = there.routes.leg(there.tasks["worker:0"], there.tasks["ps:0"], "update", 0, "content")
+    sized = leg.sized(30)
+    assert (leg.size_bytes, leg.travels, sized.size_bytes, sized.travels) == (0, False, 30, True)
+    same = ("source", "target", "links", "latency_s", "counted", "content", "is_word", "kind")
+    assert all(getattr(leg, name) is getattr(sized, name) for name in same)
 
 
 def test_legs_that_are_all_kept_stay_what_they_are() -> None:

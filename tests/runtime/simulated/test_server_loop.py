@@ -41,9 +41,9 @@ class Push:
         self.errors: list[BaseException] = []
         self.silent: list[Any] = []
         self.errand = self.rounds = None
-        self.part = ServerCall(scene.server, (), scene.update)
-        self.part.there = scene.world.routes.leg(self.client, scene.task, "update", 4, self.part)
-        self.part.back = scene.world.routes.word(scene.task, self.client, "update_reply", self.part)
+        routes = scene.world.routes
+        legs = routes.leg(self.client, scene.task, "update", 4), routes.word(scene.task, self.client, "update_reply")
+        self.part = ServerCall(scene.server, (), scene.update).travel(*legs)
 
     def confirm(self, part: ServerCall, applied_s: float, applied: int) -> None:
         self.confirmed.append(applied_s)
