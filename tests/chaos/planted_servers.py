@@ -10,9 +10,9 @@ import pytest
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.queue import ClosureDecision, ClosureQueue
 from simdist.runtime.serving import Round
-from simdist.runtime.simulated.calls import Call
+from simdist.runtime.simulated.calls import Call, ServerCall
 from simdist.runtime.simulated.chain import Chain
-from simdist.runtime.simulated.remembered import Identity, Remembered
+from simdist.runtime.simulated.remembered import Remembered, Remembers
 from simdist.runtime.simulated.round_call import ApplyingRound
 from simdist.runtime.simulated.rounds import KeptUpdate, RoundServer
 from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
@@ -48,7 +48,7 @@ def workers_that_left_are_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 def updates_that_come_twice_are_applied_twice(patch: pytest.MonkeyPatch) -> None:
     """A server does not know what it has applied."""
-    patch.setattr(Remembered, "__contains__", lambda known, identity: False)
+    patch.setattr(Remembered, "has", lambda known, push, part: False)
 
 
 def reads_do_not_wait_for_their_round(patch: pytest.MonkeyPatch) -> None:
@@ -105,10 +105,10 @@ def changes_are_confirmed_before_the_copy_has_them(patch: pytest.MonkeyPatch) ->
 def what_was_taken_back_is_remembered(patch: pytest.MonkeyPatch) -> None:
     """An update that died with its server is taken for a repetition when it is sent again."""
 
-    def stubborn(known: Remembered, identity: Identity, default: None = None) -> None:
+    def stubborn(known: Remembered, push: Remembers, part: ServerCall) -> None:
         return None
 
-    patch.setattr(Remembered, "pop", stubborn)
+    patch.setattr(Remembered, "take_back", stubborn)
 
 
 def one_shard_is_not_brought_back(patch: pytest.MonkeyPatch) -> None:

@@ -137,12 +137,11 @@ class Call:
     """A call that has begun and has not ended.
 
     Attributes:
-        identity: client, incarnation and sequence number: what a server knows a message by.
         repeats: whether a message of it may come more than once.
         cause: the number of the last record that it waits for.
     """
 
-    __slots__ = ("began_s", "cause", "client", "flows", "identity", "left", "open", "plan", "repeats", "replied", "timed", "transport")
+    __slots__ = ("began_s", "cause", "client", "flows", "left", "open", "plan", "repeats", "replied", "timed", "transport")
 
     def __init__(self, transport: Transport, client: Task, plan: CallPlan, replied: Replied) -> None:
         self.transport = transport
@@ -156,8 +155,6 @@ class Call:
         self.open = True
         self.timed = False
         self.repeats = False
-        client.sequence += 1
-        self.identity: tuple[str | int, int, int] = (client.name, client.process.incarnation, client.sequence)
         client.calls[self] = None
         for server in plan.servers:
             server.calls[self] = None

@@ -19,9 +19,11 @@ __all__ = ["Pushing"]
 
 
 class Pushing(Call):
-    """A push of one update to servers: `operands` are the numbers, by position; `identity` is what servers know it by, default a new one.
+    """A push of one update to servers: `operands` are the numbers, by position.
 
     Attributes:
+        identity: what servers know it by, where closures count exactly once; None: by
+        applied: what servers have marked that they have applied, by part; shared with the calls that repeat this one.
         priced: the prices of its program.
         read_versions: what its step has read last, by group.
         step: of the client, for error messages.
@@ -32,10 +34,12 @@ class Pushing(Call):
     """
 
     __slots__ = (
+        "applied",
         "began_after",
         "confirmations",
         "confirmed_s",
         "errand",
+        "identity",
         "operands",
         "priced",
         "processes",
@@ -55,12 +59,13 @@ class Pushing(Call):
         read_versions: dict[int, int],
         errand: Errand | None = None,
         identity: PushIdentity | None = None,
+        applied: dict[ServerCall, object] | None = None,
     ) -> None:
         super().__init__(transport, client, plan, replied)
         self.errand = errand
         self.rounds = None if errand is None else errand.rounds
-        if identity is not None:
-            self.identity = identity
+        self.identity = identity
+        self.applied: dict[ServerCall, object] = {} if applied is None else applied
         self.operands = operands
         self.priced = priced
         self.read_versions = read_versions
@@ -73,7 +78,7 @@ class Pushing(Call):
             transport.send(legs, self, self._received)
 
     def repeat(self) -> Pushing:
-        """Send it once more; servers know it by its identity."""
+        """Send it once more; servers know what they have applied."""
         return Pushing(
             self.transport,
             self.client,
@@ -84,6 +89,7 @@ class Pushing(Call):
             self.read_versions,
             self.errand,
             self.identity,
+            self.applied,
         )
 
     def leaving(self, legs: Legs) -> Legs | None:

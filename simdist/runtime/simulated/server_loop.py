@@ -1,7 +1,7 @@
 """The server loop: a task answers reads of the variables that it holds, and applies the updates that it receives.
 
-An update is applied when the task's device is free, one after the other, each once: a message that arrives twice is recognised
-by its identity and is only confirmed again. Updates that others have sent are work of the server's process, and stand still with it: a
+An update is applied when the task's device is free, one after the other, each once: one that arrives twice is recognised
+(`remembered.py`) and is only confirmed again. Updates that others have sent are work of the server's process, and stand still with it: a
 pause puts off the end of the one that has begun, and all that wait, by its length.
 """
 
@@ -93,9 +93,9 @@ class ServerLoop:
 
     def _keep(self, rounds: RoundServer, push: Pushing, ticket: Ticket, part: ServerCall) -> None:
         """Keep an update for its round; one that comes twice is kept once."""
-        update, identity = part.update, (push.identity, part.position)
+        update, seen = part.update, self._seen
         assert update is not None
-        if identity in self._seen:
+        if seen.has(push, part):
             self.secure(0, 0.0, lambda: None, lambda: push.confirm(part, self.clock.now))
             return
         read_version = push.read_versions.get(update.group)
@@ -106,11 +106,11 @@ class ServerLoop:
             push.fail(self._not_averaged(kept))
             return
         rounds.keep(ticket.number, kept)
-        self._seen.add(identity)
+        seen.add(push, part)
 
         def undo() -> None:
             rounds.take_back(ticket.number, kept)
-            self._seen.pop(identity, None)
+            seen.take_back(push, part)
 
         self.secure(int(push.plan.loaded(part).size_bytes), 0.0, undo, lambda: push.confirm(part, self.clock.now))
 
@@ -191,9 +191,9 @@ class ServerLoop:
         if pauses < len(self._pauses):
             self._put_off(received)
             return
-        update, identity = part.update, (push.identity, part.position)
+        update = part.update
         assert update is not None
-        is_new = identity not in self._seen
+        is_new = not self._seen.has(push, part)
         take_back = None if self.recovery is None else self.versions_of((update.group,) if is_new else ())
         try:
             if is_new:
@@ -202,7 +202,7 @@ class ServerLoop:
                 self.commit(
                     update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group), cause
                 )
-                self._seen.add(identity, push.errand.ticket.oldest if push.errand is not None else 0)
+                self._seen.add(push, part, push.errand.ticket.oldest if push.errand is not None else 0)
         except UnavailableError as lost:
             push.fail_later(part, lost, "update_reply")
             return
@@ -220,13 +220,13 @@ class ServerLoop:
 
     def _secure_update(self, push: Pushing, part: ServerCall, seconds: float, take_back: Callable[[], None] | None) -> None:
         """Confirm an update when it will survive a crash; `take_back` is None where it was applied before."""
-        update, identity, last = part.update, (push.identity, part.position), self.task.processor.last
+        update, last = part.update, self.task.processor.last
         assert update is not None
 
         def undo() -> None:
             if take_back is not None and update.group not in self.states.joined:
                 take_back()
-                self._seen.pop(identity, None)
+                self._seen.take_back(push, part)
 
         size_bytes = 0 if take_back is None else int(push.plan.loaded(part).size_bytes)
         self.secure(size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))

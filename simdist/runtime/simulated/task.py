@@ -79,7 +79,6 @@ class Task:
         slowness: factor on the time of everything that it computes.
         restart_plan: what is to start it again; another one takes its place; None: nothing.
         calls: requests in flight that it made or has to answer.
-        sequence: how many numbered messages it has sent.
         plans: the routes and latencies of the operations that it has run.
         trouble: the number of the last record of a fault on it.
         running: steps of this incarnation that go on without a fiber.
@@ -103,7 +102,6 @@ class Task:
         self.down_since_s = 0.0
         self.fibers: list[Fiber] = []
         self.calls: dict[Sender, None] = {}
-        self.sequence = 0
         self.trouble = NO_CAUSE
         self.local: dict[Hashable, Any] = {}
         self.plans: dict[Hashable, Any] = {}

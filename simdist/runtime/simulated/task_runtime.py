@@ -200,7 +200,7 @@ class SimulatedTask:
             self.clock.after(REPEAT_S, self._again, call)
 
     def _again(self, call: Reading | Pushing) -> None:
-        """Repeat a call: a push under the same identity, so that servers know what they have applied."""
+        """Repeat a call; of a push, servers know what they have applied."""
         if self._is_late(self._again, call):
             return
         self._call = call.repeat()

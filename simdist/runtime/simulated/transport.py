@@ -1,7 +1,7 @@
 """The transport: every message from one task to another takes the latency of its route, and its bytes the time of the links.
 
 A *leg* (`legs.py`) has a source, a target and bytes; it is computed once. A *message* is a leg of a *sender* (a call, a letter, a copy,
-the transfers of a collective), which has an identity: the client, its incarnation and a sequence number. Messages with equal latencies
+the transfers of a collective): all copies of a message have the same one, so what comes twice is recognised. Messages with equal latencies
 are sent together and share their events.
 
 While nothing is laid over a pair of tasks, nothing is asked about it. What faults do to single messages is drawn in `disturbances.py`.
@@ -268,10 +268,10 @@ class Letter:
 
     Attributes:
         copies: of it that are on their way.
-        is_read: whether one of them has come; the others are known by its identity, and have no effect.
+        is_read: whether one of them has come; the others have no effect.
     """
 
-    __slots__ = ("arrived", "content", "copies", "is_read", "leg", "sequence", "source_process", "target_process", "transport", "unheard")
+    __slots__ = ("arrived", "content", "copies", "is_read", "leg", "source_process", "target_process", "transport", "unheard")
 
     def __init__(self, transport: Transport, leg: Leg, arrived: Arrived, content: Content, unheard: Arrived | None) -> None:
         self.transport = transport
@@ -283,12 +283,6 @@ class Letter:
         self.unheard = unheard
         self.copies = 1
         self.is_read = False
-        self.sequence = leg.source.sequence = leg.source.sequence + 1
-
-    @property
-    def identity(self) -> tuple[str, int, int]:
-        """Client, incarnation and sequence number."""
-        return self.leg.source.name, self.source_process.incarnation, self.sequence
 
     def arrive(self, late_s: float) -> None:
         """The latency is over."""

@@ -226,12 +226,6 @@ def test_what_comes_after_the_end_of_a_call_has_no_effect(scene: Scene) -> None:
     assert scene.client.ended == []
 
 
-def test_calls_have_identities_of_their_own(scene: Scene) -> None:
-    made = [scene.read("ps:0"), scene.push("ps:0"), scene.read("ps:1")]
-    assert len({call.identity for call in made}) == 3
-    assert {call.identity[:2] for call in made} == {("worker:0", 0)}
-
-
 def test_an_answer_waits_for_a_client_that_is_paused(scene: Scene) -> None:
     scene.read("ps:0")
     scene.task.held = []

@@ -14,7 +14,6 @@ from simdist.hardware import Device
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply
-from simdist.runtime.simulated import remembered
 from simdist.runtime.simulated.calls import ServerCall
 from simdist.trace.records import NO_CAUSE
 from simdist.variables.state import Cell, Group, Layout
@@ -27,9 +26,10 @@ AVAL = Aval((), "float32")
 class Push:
     """An update on its way from worker:0, as its server sees it."""
 
-    def __init__(self, scene: Scene, amount: float, sequence: int, read_version: int | None = 0) -> None:
+    def __init__(self, scene: Scene, amount: float, read_version: int | None = 0) -> None:
         self.scene = scene
-        self.identity = ("worker:0", 0, sequence)
+        self.identity: tuple[int, int, int] | None = None
+        self.applied: dict[Any, object] = {}
         self.client = scene.world.tasks["worker:0"]
         self.step = 3
         self.began_after = NO_CAUSE
@@ -94,7 +94,7 @@ def scene() -> Scene:
 
 
 def test_an_update_is_applied_when_the_device_is_free_one_after_the_other(scene: Scene) -> None:
-    first, second = Push(scene, 1, 1).arrive(), Push(scene, 10, 2).arrive()
+    first, second = Push(scene, 1).arrive(), Push(scene, 10).arrive()
     scene.go(SECONDS * 1.5)
     assert (scene.value, first.confirmed, second.confirmed) == (1, [SECONDS], [])
     scene.go()
@@ -106,37 +106,46 @@ def test_an_update_is_applied_when_the_device_is_free_one_after_the_other(scene:
 
 
 def test_an_update_that_comes_twice_is_applied_once_and_confirmed_twice(scene: Scene) -> None:
-    push = Push(scene, 1, 1).arrive()
-    again = Push(scene, 1, 1).arrive()
+    push = Push(scene, 1).arrive()
+    push.arrive()
     scene.go()
     assert (scene.value, scene.task.updates, scene.world.states.version(scene.group.number)) == (1, 1, 1)
-    assert (push.confirmed, again.confirmed) == ([SECONDS], [2 * SECONDS])
+    assert push.confirmed == [SECONDS, 2 * SECONDS]
     assert scene.told == ["ps:0"]
-    Push(scene, 1, 2).arrive()
+    Push(scene, 1).arrive()
     scene.go()
     assert scene.value == 2
 
 
-def test_as_many_updates_are_remembered_as_was_promised(scene: Scene, monkeypatch: Any) -> None:
-    monkeypatch.setattr(remembered, "REMEMBERED", 2)
-    for sequence in (1, 2, 3):
-        Push(scene, 1, sequence).arrive()
+def test_a_copy_is_recognised_however_many_updates_came_before_it(scene: Scene) -> None:
+    first = Push(scene, 1).arrive()
+    for _ in range(3_000):
+        Push(scene, 1).arrive()
+    scene.go(3_001 * SECONDS)
+    assert scene.value == 3_001
+    first.arrive()
     scene.go()
-    for sequence in (2, 3):
-        Push(scene, 1, sequence).arrive()
+    assert (scene.value, len(first.confirmed)) == (3_001, 2)
+
+
+def test_what_was_lost_with_the_memory_of_a_server_is_applied_again(scene: Scene) -> None:
+    push = Push(scene, 1).arrive()
     scene.go()
-    assert scene.value == 3
+    scene.server.forget()
+    push.arrive()
+    scene.go()
+    assert scene.value == 2
 
 
 def test_an_update_of_a_call_that_is_over_is_not_applied(scene: Scene) -> None:
-    push = Push(scene, 1, 1).arrive()
+    push = Push(scene, 1).arrive()
     push.open = False
     scene.go()
     assert (scene.value, push.confirmed) == (0, [])
 
 
 def test_an_update_of_an_incarnation_that_died_meanwhile_is_not_applied(scene: Scene) -> None:
-    push = Push(scene, 1, 1).arrive()
+    push = Push(scene, 1).arrive()
     scene.world.clock.after(SECONDS / 2, lambda _: scene.world.crash(scene.task, 0.0))
     scene.go()
     assert (push.confirmed, push.errors, scene.task.updates) == ([], [], 0)
@@ -146,7 +155,7 @@ def test_an_update_of_an_incarnation_that_died_meanwhile_is_not_applied(scene: S
 
 def test_an_update_of_variables_that_are_lost_fails_one_latency_later(scene: Scene) -> None:
     scene.world.states.lose("ps:0")
-    push = Push(scene, 1, 1).arrive()
+    push = Push(scene, 1).arrive()
     scene.go(SECONDS)
     assert push.errors == []
     scene.go(push.part.back.latency_s)
@@ -155,7 +164,7 @@ def test_an_update_of_variables_that_are_lost_fails_one_latency_later(scene: Sce
 
 
 def test_a_paused_server_applies_what_came_when_it_goes_on(scene: Scene) -> None:
-    push = Push(scene, 1, 1).arrive()
+    push = Push(scene, 1).arrive()
     scene.task.held = []
     scene.go()
     assert (scene.value, push.confirmed, push.silent) == (0, [], [push.part.there])
@@ -186,13 +195,13 @@ def put_off(moment_s: float, pauses: list[tuple[float, float]], is_start: bool) 
 def test_updates_of_a_server_that_pauses_end_later_by_the_length_of_the_pause_and_never_overlap(
     scene: Scene, pauses: list[tuple[float, float]]
 ) -> None:
-    pushes = [Push(scene, 1, sequence).arrive() for sequence in range(3)]
+    pushes = [Push(scene, 1).arrive() for sequence in range(3)]
     for from_s, until_s in pauses:
         scene.go(from_s - scene.world.now)
         heal = scene.world.silence.pause(scene.task)
         scene.go(until_s - scene.world.now)
         heal()
-    late = Push(scene, 1, 3).arrive()  # waits behind those that are put off
+    late = Push(scene, 1).arrive()  # waits behind those that are put off
     scene.go(100.0)
     planned = [(SECONDS * number, SECONDS * (number + 1)) for number in range(3)]
     expected = [(put_off(start_s, pauses, is_start=True), put_off(end_s, pauses, is_start=False)) for start_s, end_s in planned]
@@ -204,14 +213,14 @@ def test_updates_of_a_server_that_pauses_end_later_by_the_length_of_the_pause_an
 
 
 def test_an_update_without_a_read_says_nothing_of_staleness(scene: Scene) -> None:
-    Push(scene, 1, 1, read_version=None).arrive()
+    Push(scene, 1, read_version=None).arrive()
     scene.go()
     (span,) = scene.world.trace.spans.where(category="apply")
     assert span.facts == {"worker": "worker:0", "version": 1}
 
 
 def test_an_answer_has_the_present_versions_at_their_places_and_says_what_is_lost(scene: Scene) -> None:
-    Push(scene, 5, 1).arrive()
+    Push(scene, 5).arrive()
     scene.go()
     found, versions = [None, "kept"], [0, 9]
     assert scene.server.answer([(scene.group.number, 0)], found, versions) is None
@@ -226,7 +235,7 @@ def test_an_answer_for_a_group_that_was_joined_is_taken_out_of_the_new_one(scene
     layout.add(other, np.float32(7))
     old = scene.group.number
     layout.join([other, scene.group.cells[0]])
-    Push(scene, 5, 1).arrive()
+    Push(scene, 5).arrive()
     scene.go()
     found, versions = [None], [0]
     assert scene.server.answer([(old, 0)], found, versions) is None

@@ -10,6 +10,7 @@ import pytest
 
 import simdist as sd
 from sampling import sampled
+from simdist import keras
 from simdist.errors import InvalidArgumentError, UnavailableError
 from simdist.runtime.simulated import chain, server_recovery
 from tests.coordinator.rounds_of_training import Trained, trained
@@ -289,3 +290,22 @@ def test_a_look_while_a_server_gets_its_variables_back_says_that_they_are_on_the
     assert float(second.numpy()) == 3.0
     sd.sleep(1.0, cluster)
     assert float(first.numpy()) == 2.0
+
+
+def test_an_update_that_waits_for_another_server_counts_once_however_many_come_meanwhile() -> None:
+    cluster = sd.Cluster({"worker": 4, "ps": 3})
+    strategy = sd.ParameterServerStrategy(cluster, recovery="replica")
+    with strategy.scope():
+        busy, away = sd.Variable(np.float32(0.0)), sd.Variable(np.float32(0.0))
+        optimizer = sd.Optimizer(keras.optimizers.SGD(1.0))
+    coordinator, one = sd.ClusterCoordinator(strategy), np.float32(-1.0)
+    both = sd.function(lambda: optimizer.apply_gradients([(one, busy), (one, away)]))
+    alone = sd.function(lambda: optimizer.apply_gradients([(one, busy)]))
+    for step in (both, alone):
+        coordinator.schedule(step)
+    coordinator.join()
+    cluster.faults.crash("ps:1", at=cluster.now + 1e-4, restart_after=20.0)
+    for step in [both, both, *[alone] * 4_000]:
+        coordinator.schedule(step)
+    coordinator.join()
+    assert (float(busy.numpy()), float(away.numpy())) == (4_004.0, 3.0)

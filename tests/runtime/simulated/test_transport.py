@@ -181,11 +181,3 @@ def test_a_letter_to_a_paused_task_waits_until_it_goes_on_unless_it_dies(dies: b
     for function, argument in held:
         function(argument)
     assert log == ([] if dies else ["came: it"])
-
-
-def test_messages_of_a_task_are_numbered(there: Any) -> None:
-    task = there.tasks["worker:0"]
-    before = task.sequence
-    post(there, [])
-    post(there, [])
-    assert task.sequence == before + 2

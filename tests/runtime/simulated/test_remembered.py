@@ -1,0 +1,77 @@
+"""What a server knows of the updates that it has applied."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from simdist.runtime.simulated import remembered
+from simdist.runtime.simulated.calls import ServerCall
+from simdist.runtime.simulated.remembered import Remembered
+
+
+def part(position: int = 0) -> ServerCall:
+    """A part of a push, by its place."""
+    server: Any = None
+    return ServerCall(server, (), None, position)
+
+
+def push(identity: tuple[int, int, int] | None = None, of: Any = None) -> Any:
+    """A push; one that repeats another has the same marks."""
+    return SimpleNamespace(identity=identity, applied={} if of is None else of.applied)
+
+
+def test_each_part_of_a_call_counts_by_itself() -> None:
+    known, call, first, second = Remembered(), push(), part(0), part(1)
+    known.add(call, first)
+    assert [known.has(call, one) for one in (first, second)] == [True, False]
+    assert not known.has(push(), first)
+
+
+def test_a_call_that_repeats_another_is_known() -> None:
+    known, call, only = Remembered(), push(), part()
+    known.add(call, only)
+    assert known.has(push(of=call), only)
+
+
+def test_servers_do_not_know_what_others_have_applied() -> None:
+    one, other, call, only = Remembered(), Remembered(), push(), part()
+    one.add(call, only)
+    assert not other.has(call, only)
+
+
+def test_an_update_of_a_closure_is_known_from_whichever_worker_it_comes() -> None:
+    known = Remembered()
+    known.add(push((7, 1, 1)), part(0))
+    assert known.has(push((7, 1, 1)), part(0))
+    assert not known.has(push((7, 1, 1)), part(1)) and not known.has(push((7, 2, 1)), part(0))
+
+
+@pytest.mark.parametrize("identity", [None, (7, 1, 1)])
+def test_what_was_taken_back_or_forgotten_is_new(identity: tuple[int, int, int] | None) -> None:
+    known, call, only = Remembered(), push(identity), part()
+    known.add(call, only)
+    known.take_back(call, only)
+    assert not known.has(call, only)
+    known.add(call, only)
+    known.clear()
+    assert not known.has(call, only)
+    known.add(call, only)
+    assert known.has(call, only)
+
+
+def test_closures_that_are_not_run_again_are_forgotten_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "MANY", 4)
+    known = Remembered()
+    for closure in range(1, 6):
+        known.add(push((closure, 1, 1)), part(), oldest=closure - 1)
+    assert [known.has(push((closure, 1, 1)), part()) for closure in range(1, 6)] == [False, False, False, True, True]
+
+
+def test_closures_that_may_be_run_again_are_never_forgotten() -> None:
+    known = Remembered()
+    for closure in range(10_000):
+        known.add(push((closure, 1, 1)), part(), oldest=5)
+    assert all(known.has(push((closure, 1, 1)), part()) for closure in range(5, 10_000))
