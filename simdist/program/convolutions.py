@@ -32,21 +32,30 @@ def with_axes_in_order(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _in_order(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """What replaces a convolution whose axes are not in order."""
+    """What replaces a convolution whose axes are not in order, or that has groups of its batch."""
     if eqn.primitive.name != "conv_general_dilated":
         return None
-    given = eqn.params["dimension_numbers"]
+    given, groups = eqn.params["dimension_numbers"], eqn.params["batch_group_count"]
     last = len(given.lhs_spec) - 1
     space = tuple(range(1, last))
     wanted = lax.ConvDimensionNumbers((0, last, *space), (last, last - 1, *range(last - 1)), (0, last, *space))
-    if given == wanted:
+    if given == wanted and groups == 1:
         return None
 
     def run(x: jax.Array, kernel: jax.Array) -> jax.Array:
         (batch, feature, *of_x), (out, into, *of_kernel), (batch_out, feature_out, *of_out) = given
         x, kernel = jnp.transpose(x, (batch, *of_x, feature)), jnp.transpose(kernel, (*of_kernel, into, out))
-        made = eqn.primitive.bind(x, kernel, **{**eqn.params, "dimension_numbers": wanted})
+        params = {**eqn.params, "dimension_numbers": wanted}
+        if groups > 1:
+            x, params = _with_groups_as_features(x, groups), {**params, "batch_group_count": 1, "feature_group_count": groups}
+        made = eqn.primitive.bind(x, kernel, **params)
         return jnp.transpose(made, np.argsort((batch_out, *of_out, feature_out)).tolist())
 
     specs = [jax.ShapeDtypeStruct(aval.shape, jnp.dtype(aval.dtype)) for aval in map(aval_in, eqn.invars)]
     return jax.make_jaxpr(run)(*specs)
+
+
+def _with_groups_as_features(x: jax.Array, groups: int) -> jax.Array:
+    """[groups * n, ..., f] as [n, ..., groups * f]: a convolution with groups of its batch is one with groups of its features."""
+    apart = x.reshape(groups, -1, *x.shape[1:])
+    return jnp.moveaxis(apart, 0, -2).reshape(*apart.shape[1:-1], groups * x.shape[-1])

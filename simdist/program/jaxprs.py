@@ -17,6 +17,7 @@ __all__ = [
     "Atom",
     "aval_in",
     "called",
+    "constants_in",
     "equations_in",
     "frozen",
     "inner_jaxprs",
@@ -73,6 +74,24 @@ def equations_in(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
             yield from equations_in(inner)
 
 
+def constants_in(closed: ClosedJaxpr) -> Iterator[object]:
+    """The constants of a jaxpr and of those inside it: arrays that its text does not show.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> inner, outer = np.array([2.0, 3.0]), np.array([5.0, 7.0])
+        >>> scaled = jax.jit(lambda x: x * inner)
+        >>> [const.tolist() for const in constants_in(jax.make_jaxpr(lambda x: scaled(x) + outer)(outer))]
+        [[5.0, 7.0], [2.0, 3.0]]
+    """
+    yield from closed.consts
+    for eqn in equations_in(closed.jaxpr):
+        for value in eqn.params.values():
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(item, ClosedJaxpr):
+                    yield from item.consts
+
+
 def frozen(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same jaxpr with numbers of its own: it stays what it was when it was traced.
 
@@ -104,11 +123,20 @@ def _frozen_atom(atom: Atom) -> Atom:
 
 def _frozen_parameter(value: object) -> object:
     if isinstance(value, ClosedJaxpr):
-        return frozen(value)
+        return ClosedJaxpr(_frozen(value.jaxpr), [const.copy() if isinstance(const, np.ndarray) else const for const in value.consts])
     if isinstance(value, Jaxpr):
         return _frozen(value)
+    return _each(value, _frozen_parameter)
+
+
+def _each(value: object, changed: Callable[[object], object]) -> object:
+    """A parameter of an equation; where it is a tuple that has jaxprs, the same kind of tuple with a change of each item."""
     items = cast(tuple[object, ...], value) if isinstance(value, tuple) else ()
-    return tuple(map(_frozen_parameter, items)) if any(isinstance(item, (ClosedJaxpr, Jaxpr)) for item in items) else value
+    if not any(isinstance(item, (ClosedJaxpr, Jaxpr)) for item in items):
+        return value
+    made = tuple(map(changed, items))
+    named = cast("Callable[..., object]", type(value))
+    return named(*made) if hasattr(value, "_fields") else made  # JAX keeps those of a linear solve under their names
 
 
 def substituted(closed: ClosedJaxpr, replacement: Callable[[JaxprEqn], ClosedJaxpr | None]) -> ClosedJaxpr:
@@ -158,9 +186,7 @@ def _substituted_parameter(value: object, replacement: Callable[[JaxprEqn], Clos
         return substituted(value, replacement)
     if isinstance(value, Jaxpr):
         return substituted(ClosedJaxpr(value, ()), replacement).jaxpr if not value.constvars else value
-    items = cast(tuple[object, ...], value) if isinstance(value, tuple) else ()
-    inside = any(isinstance(item, (ClosedJaxpr, Jaxpr)) for item in items)
-    return tuple([_substituted_parameter(item, replacement) for item in items]) if inside else value
+    return _each(value, lambda item: _substituted_parameter(item, replacement))
 
 
 def _renamed(atom: Atom, values: dict[Var, Atom]) -> Atom:

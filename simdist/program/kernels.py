@@ -19,7 +19,7 @@ from simdist.caches import shared
 from simdist.program.apart import compiled_apart, inlined
 from simdist.program.arrays import Array
 from simdist.program.convolutions import with_axes_in_order
-from simdist.program.jaxprs import aval_in, frozen, variables_in
+from simdist.program.jaxprs import aval_in, constants_in, frozen, variables_in
 from simdist.program.python_calls import calls_python, compiled_form
 from simdist.program.values import Aval
 
@@ -96,5 +96,6 @@ def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals:
     closed = frozen(jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs))
     if calls_python(closed.jaxpr):
         return Kernel(name, closed)  # no other step has the same, and it goes when its program goes
-    key = (name, str(closed.jaxpr), tuple((str(np.asarray(const).dtype), np.asarray(const).tobytes()) for const in closed.consts))
+    constants = [np.asarray(const) for const in constants_in(closed)]
+    key = (name, str(closed.jaxpr), tuple([(str(const.dtype), const.shape, const.tobytes()) for const in constants]))
     return _kernels.get(key, lambda: Kernel(name, closed))

@@ -36,6 +36,22 @@ def convolution(w: Any, b: Any, x: Any, y: Any) -> Any:
     return ((jax.nn.relu(made + b[0]).sum(axis=(1, 2)) - y) ** 2).mean()
 
 
+def grouped_convolution(w: Any, b: Any, x: Any, y: Any) -> Any:
+    image, kernel = x.reshape(-1, 2, 2, 4), w.reshape(-1)[:144].reshape(3, 3, 2, 8)
+    made = jax.lax.conv_general_dilated(image, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=2)
+    return (((made + b[0]) ** 2).mean(axis=(1, 2, 3)) - y[:, 0]).mean()
+
+
+def recurrent_convolution(w: Any, b: Any, x: Any, y: Any) -> Any:
+    kernel = w.reshape(-1)[:81].reshape(3, 3, 3, 3)
+
+    def turn(state: Any, _: None) -> Any:
+        return jnp.tanh(jax.lax.conv(state, kernel, (1, 1), "SAME")), state.sum()
+
+    state, sums = jax.lax.scan(turn, x.reshape(-1)[:216].reshape(2, 3, 6, 6), None, length=3)
+    return ((state.sum() + b[0] - y) ** 2).mean() + sums.mean()
+
+
 def recurrent(w: Any, b: Any, x: Any, y: Any) -> Any:
     def turn(state: Any, _: None) -> Any:
         state = jnp.tanh(state @ w + b + x)
@@ -71,7 +87,10 @@ def adam(w: Any, b: Any, x: Any, y: Any) -> Sequence[jax.Array]:
     return [*optax.apply_updates([w, b], changes), *jax.tree_util.tree_leaves(state)]
 
 
-FUNCTIONS = {loss.__name__: gradient(loss) for loss in (multilayer, convolution, recurrent, attention, looked_up)} | {"adam": adam}
+FUNCTIONS = {
+    loss.__name__: gradient(loss)
+    for loss in (multilayer, convolution, grouped_convolution, recurrent, recurrent_convolution, attention, looked_up)
+} | {"adam": adam}
 
 
 def compiled(function: Function) -> Function:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -36,3 +40,27 @@ def test_a_kernel_keeps_the_numbers_that_it_had_when_it_was_traced() -> None:
     (result,) = kernel(np.ones(2, np.float32))
     assert result.tolist() == [1.0, 1.0]
     assert kernel_of("f", lambda x: (x * np.float32(1.0),), avals) is kernel is not kernel_of("f", lambda x: (x * rate,), avals)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, jnp.asarray])
+@pytest.mark.parametrize("place", ["jit", "apart"])
+def test_functions_that_differ_in_a_number_of_an_inner_function_are_different_kernels(place: str, kind: Any) -> None:
+    def scaled_by(number: float) -> Any:
+        factor, avals = kind(np.full(2, number, np.float32)), [Aval((2,), "float32")]
+        if place == "apart":
+            inner = kernel_of("inner", lambda x: (x * factor,), avals)
+            return kernel_of("f", lambda x: (inner.apart(x)[0] + 1,), avals)
+        function = jax.jit(lambda x: x * factor)
+        return kernel_of("f", lambda x: (function(x) + 1,), avals)
+
+    kernels = [scaled_by(number) for number in (1.0, 5.0, 1.0)]
+    assert kernels[0] is kernels[2] is not kernels[1]
+    assert [kernel(np.ones(2, np.float32))[0].tolist() for kernel in kernels] == [[2, 2], [6, 6], [2, 2]]
+
+
+def test_a_linear_solve_is_a_kernel_alone_and_inside_of_another() -> None:
+    matrix, avals = np.array([[2.0, 1.0], [0.0, 4.0]], np.float32), [Aval((2, 2), "float32"), Aval((2,), "float32")]
+    solve = kernel_of("solve", lambda a, b: (jnp.linalg.solve(a, b),), avals)
+    outer = kernel_of("outer", lambda a, b: (solve.apart(a, b)[0] * 2,), avals)
+    assert solve(matrix, np.array([4.0, 4.0], np.float32))[0].tolist() == [1.5, 1.0]
+    assert outer(matrix, np.array([4.0, 4.0], np.float32))[0].tolist() == [3.0, 2.0]
