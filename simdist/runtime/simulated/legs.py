@@ -73,7 +73,7 @@ class Legs:
         self.latency_s = self.all[0].latency_s
         self.is_word = self.all[0].is_word
         loaded = () if self.is_word else self.all
-        self.counted = _counted(loaded)
+        self.counted = [(leg.counted, leg.size_bytes) for leg in loaded if leg.counted is not None]
         self.travelling = tuple([leg for leg in loaded if leg.travels])
         self.here = () if len(self.travelling) == len(loaded) else tuple([leg for leg in loaded if not leg.travels])
         self._course: Course | None = None
@@ -93,14 +93,3 @@ class Legs:
                         return None
             course = self._course = Course(self.travelling, links.epoch)
         return course
-
-
-def _counted(legs: Sequence[Leg]) -> list[tuple[tuple[str, str], float]]:
-    """The totals that legs count for, with their bytes; whole numbers of one total are added up, for their sum is exact."""
-    counted = [(leg.counted, leg.size_bytes) for leg in legs if leg.counted is not None]
-    if len(counted) < 2 or any(size_bytes % 1 for _, size_bytes in counted):
-        return counted
-    sums: dict[tuple[str, str], float] = {}
-    for total, size_bytes in counted:
-        sums[total] = sums.get(total, 0) + size_bytes
-    return list(sums.items())

@@ -8,6 +8,7 @@ its count of steps must not differ from that of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from simdist.caches import BoundedCache
 from simdist.program.row_numbers import RowNumbers
@@ -26,6 +27,8 @@ __all__ = ["RowPushes", "RowReads"]
 # With few servers the same sizes happen again and again: so many calls of one operation are kept then.
 KEPT_SIZES = 32
 FEW_SERVERS = 4
+# A task keeps so many forms of what it asks of a server.
+KEPT_PARTS = 8
 
 
 class _Asked:
@@ -71,7 +74,8 @@ class RowReads:
         self.elsewhere = [read for asked in self._asked.values() for read in asked.groups]
         self.own_shards = {(table, shard) for table, shard, _, _, _ in mine.shards}
         self.here = [*mine.groups, *((group, position) for _, _, group, position, _ in mine.shards)]
-        self._parts: dict[tuple[str, tuple[tuple[int, int], ...]], ServerCall] = {}  # by server and groups
+        # By server and groups: a server with several tables is asked for rows of some of them.
+        self._parts: BoundedCache[tuple[str, tuple[tuple[int, int], ...]], ServerCall] = BoundedCache(KEPT_PARTS * len(self._asked))
         self._kind = world.trace.kind(task.name, "read", "read", {"bytes": int, "rows": int})
         self._plans: BoundedCache[tuple[int, ...], CallPlan] = BoundedCache(KEPT_SIZES)
         self.rows = RowCounts()
@@ -119,7 +123,7 @@ class RowReads:
                     size_bytes += count * size
             if groups:
                 key = name, tuple(groups)
-                part = known.get(key) or self._part(*key)
+                part = known.get(key, partial(self._part, *key))
                 parts.append(part)
                 loaded.append(part.back.sized(size_bytes))
         plan = CallPlan(parts, self.count, self.count, loaded)
@@ -129,7 +133,7 @@ class RowReads:
     def _part(self, name: str, groups: tuple[tuple[int, int], ...]) -> ServerCall:
         """What is asked of a server where these of its groups are wanted."""
         server, routes = self.world.tasks[name], self.world.routes
-        part = self._parts[name, groups] = ServerCall(self.world.servers[name], groups, None)
+        part = ServerCall(self.world.servers[name], groups, None)
         return part.travel(routes.word(self.task, server, "read"), routes.leg(server, self.task, "read_reply", 0))
 
 

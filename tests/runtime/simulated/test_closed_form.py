@@ -189,13 +189,8 @@ def test_legs_know_what_travels_what_is_here_and_what_they_count() -> None:
     legs = legs_of(there, ("ps:0", 10.0), ("ps:1", 0.0), ("chief:0", 30.0))
     first, second, third = legs.all
     assert (legs.travelling, legs.here) == ((first, third), (second,))
-    assert legs.counted == [(("worker:0", "bytes_sent"), 40.0)]
+    assert legs.counted == [(("worker:0", "bytes_sent"), 10.0), (("worker:0", "bytes_sent"), 0.0), (("worker:0", "bytes_sent"), 30.0)]
     assert (legs.latency_s, legs.is_word) == (LATENCY_S, False)
-
-
-def test_parts_of_bytes_are_counted_one_by_one() -> None:
-    counted = legs_of(world(), ("ps:0", 10.5), ("ps:1", 20.0)).counted
-    assert counted == [(("worker:0", "bytes_sent"), 10.5), (("worker:0", "bytes_sent"), 20.0)]
 
 
 def test_words_count_nothing_and_have_no_bytes_on_their_way() -> None:
