@@ -28,5 +28,6 @@ def test_a_task_that_asks_for_rows_of_ever_other_tables_keeps_few_forms_of_its_c
     for _ in range(STEPS):
         coordinator.schedule(step, args=(rng.integers(0, 64, (TABLES, 1)).astype(np.int32),))
         coordinator.join()
+    gc.collect()
     made = [found for found in gc.get_objects() if isinstance(found, ServerCall) and id(found) not in before]
     assert SERVERS <= len(made) < STEPS
