@@ -108,6 +108,8 @@ def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array, padded: bool 
     value = table.traced_value(tracer)
     if not follows_lookups(tracer, table) or (padded and tracer.num_replicas > 1):
         return plain_lookup(value, ids, padded)
+    if not ids.ndim:  # a number that stands in the step is no variable of its jaxpr; a list of it is
+        return traced_lookup(tracer, table, jnp.reshape(ids, (1,)), padded)[0]
     own = table.ref()
     tracer.lookup_counts[own] = tracer.lookup_counts.get(own, 0) + ids.size
     return lookup(value, ids, tracer.tables.setdefault(own, len(tracer.tables)), padded)

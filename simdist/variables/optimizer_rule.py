@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import jax
 
 from simdist.caches import BoundedCache
-from simdist.errors import FailedPreconditionError, SimdistError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.arrays import Array
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
@@ -29,6 +29,7 @@ from simdist.variables.optimizer_attributes import Fingerprint, fingerprint_of
 from simdist.variables.row_rule import (
     RowUpdate,
     changed_state,
+    has_state_of_unknown_tables,
     leaves_rows_alone,
     warn_of_dense_updates,
     warn_of_whole_tables,
@@ -40,7 +41,7 @@ from simdist.variables.slot_optimizer import (
     optax_slot_optimizer,
     renewed_slot_optimizer,
 )
-from simdist.variables.slots import OptimizerSlots, copies_of, unplaced, whole_of
+from simdist.variables.slots import OptimizerSlots, copies_of, require_one_value, unplaced, whole_of
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.update_rule import UpdateRule
 from simdist.variables.variable import Placement, Variable
@@ -150,12 +151,25 @@ class OptimizerRule(UpdateRule):
         pairs = [(self.variables[number], cell) for number, cell in cells]
         if not is_keras_optimizer(self.optimizer):
             assert isinstance(self.optimizer, GradientTransformation)
-            return optax_slot_optimizer(self.optimizer, pairs, self._values(pairs) if depends_on_values(self.optimizer, pairs) else None)
+            return self._optax_slot_optimizer(self.optimizer, pairs)
         slots = self.slots = self.slots or OptimizerSlots(self.optimizer, self.variables)
         if self._begins_with_values is None:
             self._begins_with_values = begins_with_values(self.optimizer, self.variables[0])
         values = self._values(pairs) if self._begins_with_values else None
         return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells), values)
+
+    def _optax_slot_optimizer(self, optimizer: GradientTransformation, pairs: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:
+        try:
+            return optax_slot_optimizer(optimizer, pairs, self._values(pairs) if depends_on_values(optimizer, pairs) else None)
+        except (TypeError, ValueError) as error:
+            if [variable for variable, _ in pairs] == self.variables:
+                raise
+            raise InvalidArgumentError(
+                f"The Optax rule cannot be used for {', '.join(cell.name for _, cell in pairs)}, which is what {pairs[0][1].task} holds of "
+                f"{len(self.variables)} variables: {str(error).splitlines()[0]}. Each server applies it to the variables that it has. "
+                "Give labels and masks as a function of them (lambda params: [...]), and not as a list for all; or make an optimizer for "
+                "each part of the variables."
+            ) from error
 
     def _values(self, pairs: Sequence[tuple[Variable, Cell]]) -> list[Array] | None:
         with jax.ensure_compile_time_eval():
@@ -195,6 +209,7 @@ class OptimizerRule(UpdateRule):
                 cells.setdefault((role._replace(owner=number), number), []).append(cell)
         found: dict[str, Variable] = {}
         for (role, number), of_role in cells.items():
+            require_one_value(type(self.optimizer).__name__, role, of_role)
             trained = self.variables[max(number, 0)].placement
             if role.kind == "slot":
                 of_role.sort(key=order.__getitem__)
@@ -258,6 +273,8 @@ class OptimizerRule(UpdateRule):
         build = keras_slot_optimizer if is_keras_optimizer(self.optimizer) else optax_slot_optimizer
         slot_optimizer = build(self.optimizer, of_rows)  # pyright: ignore[reportArgumentType]
         tables = [number for number, (_, cell) in enumerate(self.optimized[owner]) if id(cell) in counts]
+        if len(tables) > 1 and has_state_of_unknown_tables(self.slot_optimizers[owner], [group.cells[position] for position, _ in rows]):
+            return None
         if not is_elementwise(slot_optimizer, [cell.aval for _, cell in of_rows]):
             return None
         key = tuple([self.optimized[owner][number][0] for number in tables])

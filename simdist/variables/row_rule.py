@@ -26,10 +26,19 @@ from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Group
 from simdist.variables.variable import OwningStrategy
 
-__all__ = ["RowUpdate", "changed_state", "leaves_rows_alone", "warn_of_dense_updates", "warn_of_whole_tables"]
+__all__ = [
+    "RowUpdate",
+    "changed_state",
+    "has_state_of_unknown_tables",
+    "leaves_rows_alone",
+    "warn_of_dense_updates",
+    "warn_of_whole_tables",
+]
 
 # At which counts of steps a rule is tried: rules that add up gradients do so for few steps; a rate may be 0 for many.
 TRIED_STEPS = (*range(64), 1_000, 10_000, 100_000, 1_000_000)
+# How large the values are at which it is tried, and at which counts: a rule may bound them. None is too large for half precision.
+TRIED_SCALES = {1.0: TRIED_STEPS, 1e-3: (0, 1_000), 10.0: (0, 1_000), 1e4: (0, 1_000)}
 # From so many bytes of a table on its server, an update of all of it is worth a warning.
 LARGE_TABLE_BYTES = 16 << 20
 
@@ -130,7 +139,7 @@ class RowUpdate:
             for cell, of_rows, role in zip(self.slot_optimizer.cells, rows_only.cells, self.slot_optimizer.roles, strict=True):
                 # As many rows as the table has: then what belongs to its rows is not known by a shape that differs.
                 follows = cell.aval.shape == table.shape if aval.shape == table.shape else cell.aval != of_rows.aval
-                if follows and (role.kind != "slot" or role.owner == owner):
+                if follows and (role.owner == owner if role.kind == "slot" else len(self.rows) == 1):
                     tables.append(cell.position)
             ports += [Port(table, self._ids(number), *self._range(position), table) for table in tables]
         return ports
@@ -151,6 +160,13 @@ class RowUpdate:
         return cell.rows or (0, cell.aval.shape[0])
 
 
+def has_state_of_unknown_tables(slot_optimizer: SlotOptimizer, tables: Sequence[Cell]) -> bool:
+    """Whether an array of the state could be of the rows of any of these tables: of which one, cannot be known."""
+    rows = {table.aval.shape[0] for table in tables}
+    shared = [cell for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True) if role.kind != "slot"]
+    return any(cell.aval.shape[:1] and cell.aval.shape[0] in rows for cell in shared)
+
+
 def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tables: Sequence[int]) -> bool:
     """Whether a gradient of zeros changes no bit of a table, nor of its slots: tried out on numbers of all kinds, at many counts of steps.
 
@@ -162,7 +178,7 @@ def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tabl
         tables: which of them are tables.
     """
     rng, shapes = np.random.default_rng(0), {avals[number].shape for number in tables}
-    values = [jnp.asarray(rng.normal(size=aval.shape), aval.dtype) for aval in avals]
+    values = [rng.normal(size=aval.shape) for aval in avals]
     state = [
         jnp.asarray(rng.random(cell.aval.shape) + 0.5, cell.aval.dtype) if cell.aval.shape in shapes or _is_rate(cell.aval) else first
         for cell, first in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True)
@@ -177,8 +193,12 @@ def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tabl
         return jnp.stack([jnp.any(old != changed) for old, changed in pairs]).any()
 
     with jax.core.eval_context():
-        compiled, zeros = jax.jit(changes), [jnp.zeros_like(value) for value in values]
-        return not any(compiled(jnp.asarray(step), values, state, zeros) for step in TRIED_STEPS)
+        compiled, zeros = jax.jit(changes), [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+        for scale, steps in TRIED_SCALES.items():
+            scaled = [jnp.asarray(value * scale, aval.dtype) for value, aval in zip(values, avals, strict=True)]
+            if any(compiled(jnp.asarray(step), scaled, state, zeros) for step in steps):
+                return False
+        return True
 
 
 def _is_whole(aval: Aval) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from optax import MaskedNode
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array
@@ -146,7 +147,8 @@ def optax_slot_optimizer(
         values: of the cells, where its first state depends on them (`depends_on_values`); default zeros.
     """
     first = [jnp.zeros(cell.aval.shape, cell.aval.dtype) for _, cell in cells] if values is None else list(map(jnp.asarray, values))
-    found, structure = jax.tree_util.tree_flatten_with_path(transformation.init(first))
+    empty = transformation.init(first)
+    found, structure = jax.tree_util.tree_flatten_with_path(empty)
     keys = [_key_implementation(leaf) for _, leaf in found]
     leaves = [jnp.asarray(leaf if key is None else jax.random.key_data(leaf)) for (_, leaf), key in zip(found, keys, strict=True)]
     owners = [_owner(path, leaf.shape, cells) for (path, _), leaf in zip(found, leaves, strict=True)]
@@ -162,7 +164,7 @@ def optax_slot_optimizer(
         after = jax.tree_util.tree_leaves(new_state)
         return new, [*(one if key is None else jax.random.key_data(one) for one, key in zip(after, keys, strict=True)), old[-1] + 1]
 
-    return SlotOptimizer(state_cells, [*leaves, count], apply, [*_optax_roles([path for path, _ in found], len(cells)), Role("iteration")])
+    return SlotOptimizer(state_cells, [*leaves, count], apply, [*_optax_roles(empty, len(cells)), Role("iteration")])
 
 
 def _key_implementation(leaf: Any) -> str | None:
@@ -171,15 +173,26 @@ def _key_implementation(leaf: Any) -> str | None:
     return str(jax.random.key_impl(leaf)) if is_key else None
 
 
-def _optax_roles(paths: Sequence[Sequence[Any]], num_cells: int) -> list[Role]:
-    """The roles of the leaves of an Optax state: it has one leaf for each cell, in a list, or one for all."""
-    prefixes = [jax.tree_util.keystr(tuple(path[:-1])) for path in paths]
+def _optax_roles(state: object, num_cells: int) -> list[Role]:
+    """The roles of the leaves of an Optax state: it has one leaf for each cell, in a list, or one for all.
+
+    In the list of a rule that some cells do not have (``masked``, ``multi_transform``), an empty node stands for each of these.
+    """
+    found, _ = jax.tree_util.tree_flatten_with_path(state, is_leaf=_is_masked)
+    prefixes = [jax.tree_util.keystr(tuple(path[:-1])) for path, _ in found]
     lists: dict[str, int] = {}
     roles: list[Role] = []
-    for path, prefix in zip(paths, prefixes, strict=True):
+    for (path, leaf), prefix in zip(found, prefixes, strict=True):
+        if _is_masked(leaf):
+            continue
         last: Any = path[-1] if path else None
         if isinstance(last, jax.tree_util.SequenceKey) and prefixes.count(prefix) == num_cells:
             roles.append(Role("slot", last.idx, lists.setdefault(prefix, len(lists))))
         else:
             roles.append(Role("shared", number=sum(role.kind == "shared" for role in roles)))
     return roles
+
+
+def _is_masked(node: object) -> bool:
+    """Whether it stands in a state of Optax for a cell that the rule leaves to others."""
+    return isinstance(node, MaskedNode)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -25,7 +26,7 @@ from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Layout, Owner, owner_of
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["OptimizerSlots", "copies_of", "unplaced", "whole_of"]
+__all__ = ["OptimizerSlots", "copies_of", "require_one_value", "unplaced", "whole_of"]
 
 
 class OptimizerSlots:
@@ -116,6 +117,21 @@ def whole_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...]
 def copies_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement]:
     """Shape and placement of state of an optimizer of which each task has a copy."""
     return cells[0].aval.shape, Placement(cells, trained.store, "copies")
+
+
+def require_one_value(optimizer: str, role: Role, cells: Sequence[Cell]) -> None:
+    """Refuse state that is no copy of one value, though several tasks have it: neither the slot of a variable, nor a number, nor a key.
+
+    Raises:
+        InvalidArgumentError: it is such; it could not be saved or restored as one.
+    """
+    arrays = [cell for cell in cells if cell.aval.shape and jnp.issubdtype(cell.aval.dtype, jnp.inexact)]
+    if role.kind == "shared" and len(arrays) > 1:
+        raise InvalidArgumentError(
+            f"The state of {optimizer} has an array of shape {arrays[0].aval.shape} that belongs to no single variable, and "
+            f"{', '.join(cell.task for cell in arrays)} each have one of their own: it cannot be saved or restored as one. Take a rule "
+            "whose state has lists with a part for each variable, as Optax's have, or an optimizer for the variables of each server."
+        )
 
 
 def _spread(trained: Placement, cells: Sequence[Cell]) -> str:

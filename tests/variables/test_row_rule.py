@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import optax
 import pytest
 
@@ -22,6 +23,15 @@ def rate_from_0() -> Any:
     return own.schedules.PolynomialDecay(0.0, 500, end_learning_rate=0.3)
 
 
+def bounded(limit: float) -> optax.GradientTransformation:
+    """Values beyond a limit are brought back to it."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        return [jnp.clip(value + change, -limit, limit) - value for value, change in zip(params, updates, strict=True)], state
+
+    return optax.chain(optax.sgd(0.1), optax.GradientTransformation(lambda params: optax.EmptyState(), update))
+
+
 RULES: dict[str, tuple[bool, Callable[[], Any]]] = {
     "SGD": (True, lambda: own.SGD(0.1)),
     "SGD with a rate that is 0 at first": (True, lambda: own.SGD(rate_from_0())),
@@ -32,6 +42,8 @@ RULES: dict[str, tuple[bool, Callable[[], Any]]] = {
     "SGD, decay, with a rate that is 0 at first": (False, lambda: own.SGD(rate_from_0(), weight_decay=0.1)),
     "SGD that adds up gradients of 7 steps": (False, lambda: own.SGD(0.1, gradient_accumulation_steps=7)),
     "optax that adds up gradients of 5 steps": (False, lambda: optax.MultiSteps(optax.sgd(0.1), 5).gradient_transformation()),
+    "values are bounded": (False, lambda: bounded(5.0)),
+    "values are bounded by a large number": (False, lambda: bounded(500.0)),
     "momentum": (False, lambda: own.SGD(0.1, momentum=0.9)),
     "Adam": (False, lambda: own.Adam(0.1)),
 }
