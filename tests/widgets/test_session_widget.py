@@ -230,6 +230,7 @@ def test_message_that_makes_no_sense_is_answered(verb: str, arguments: Message, 
         lab = Lab(programs.coordinator, sd.Cluster({"worker": 2, "ps": 2}, seed=3))
         messages = listen(lab, monkeypatch)
         click(lab, "seek", t_s=0.0005)
+        await until_it_stands(lab)  # on a slow machine it goes on between the turns of the loop
         click(lab, verb, **arguments)
         assert messages[-1]["kind"] == "reply" and messages[-1].get("error"), messages[-1]
         assert lab.session.commands == [] and lab.state["state"] == "paused"
