@@ -213,12 +213,14 @@ def test_saved_notebook_keeps_the_rows_when_nothing_plays(lab: Lab, monkeypatch:
     async def story() -> None:
         monkeypatch.setattr(session_widget, "STORE_AFTER_S", 0.0)
         click(lab, 1, "seek", t_s=0.001)
+        await until_it_stands(lab)
         await asyncio.sleep(0.001)
         (rows,) = lab.stored["rows"]
         assert rows["from_row"] == 0 and rows["rows"] == lab._branches.present.feed.rows and isinstance(rows["data"], bytes)
         assert lab.stored["states"]["0"]["now_s"] == 0.001
         monkeypatch.setattr(session_widget, "MOST_STORED", 10)
         click(lab, 2, "seek", t_s=0.0011)
+        await until_it_stands(lab)
         await asyncio.sleep(0.001)
         assert lab.stored == {}, "too many: an old part would be worse than none"
 
