@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 import simdist as sd
+from simdist import keras
 
 
 def test_optimizers_that_differ_in_a_number_alone_train_tables_each_with_its_own() -> None:
@@ -50,3 +52,24 @@ def test_a_linear_system_can_be_solved_in_a_step() -> None:
         variable = sd.Variable(2.0 * np.eye(3, dtype=np.float32))
     found = strategy.run(sd.function(lambda: jnp.linalg.solve(variable.value, jnp.ones(3)).sum()))
     assert [float(value) for value in strategy.experimental_local_results(found)] == [1.5, 1.5]
+
+
+@pytest.mark.parametrize("ids", [3, np.int32(3), jnp.int32(3)], ids=["int", "numpy", "jax"])
+def test_a_single_row_is_looked_up_by_its_number(ids: Any) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2))
+    with strategy.scope():
+        table, optimizer = sd.Variable(np.arange(12.0, dtype=np.float32).reshape(6, 2)), sd.Optimizer(keras.optimizers.SGD(0.5))
+
+    @sd.function
+    def step(more: Any) -> Any:
+        def looked_up() -> Any:
+            return sd.embedding_lookup(table, ids).sum() + sd.embedding_lookup(table, more[0]).sum()
+
+        value, gradients = sd.value_and_grad(looked_up, [table])()
+        optimizer.apply_gradients(zip(gradients, [table], strict=True))
+        return value
+
+    value = sd.ClusterCoordinator(strategy).schedule(step, args=(np.array([1, 5], np.int32),)).fetch()
+    expected = np.arange(12.0).reshape(6, 2)
+    expected[[3, 1]] -= 0.5
+    assert (float(value), table.numpy().tolist()) == (6 + 7 + 2 + 3, expected.tolist())

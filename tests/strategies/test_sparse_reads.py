@@ -385,24 +385,3 @@ def test_a_table_is_updated_by_rows_without_numbers_also_when_the_last_batch_is_
         coordinator.join()
     sent = strategy.cluster.trace.totals["worker:0", "bytes_sent"]
     assert 0 < sent < 3 * 50 * 2 * 4  # no table
-
-
-@pytest.mark.parametrize("ids", [3, np.int32(3), jnp.int32(3)], ids=["int", "numpy", "jax"])
-def test_a_single_row_is_looked_up_by_its_number(ids: Any) -> None:
-    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2))
-    with strategy.scope():
-        table, optimizer = sd.Variable(np.arange(12.0, dtype=np.float32).reshape(6, 2)), sd.Optimizer(keras.optimizers.SGD(0.5))
-
-    @sd.function
-    def step(more: Any) -> Any:
-        def looked_up() -> Any:
-            return sd.embedding_lookup(table, ids).sum() + sd.embedding_lookup(table, more[0]).sum()
-
-        value, gradients = sd.value_and_grad(looked_up, [table])()
-        optimizer.apply_gradients(zip(gradients, [table], strict=True))
-        return value
-
-    value = sd.ClusterCoordinator(strategy).schedule(step, args=(np.array([1, 5], np.int32),)).fetch()
-    expected = np.arange(12.0).reshape(6, 2)
-    expected[[3, 1]] -= 0.5
-    assert (float(value), table.numpy().tolist()) == (6 + 7 + 2 + 3, expected.tolist())
