@@ -5,8 +5,8 @@ compiled apart, it writes simple loops instead, which take seven times as long a
 order before: then a convolution is as fast everywhere, and has the same bits.
 
 The derivative by the kernel of a convolution with groups of features has groups of its batch. XLA gives these an axis of their own, whose
-place again depends on where the convolution stands, and which makes it ten to twenty times as slow as it need be. So they are made groups
-of features, which is the same sum.
+place again depends on where the convolution stands, and which can make it ten to twenty times as slow: where a group has several outputs.
+So they are made groups of features, which is the same sum.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class OptimizerRule(UpdateRule):
         try:
             return optax_slot_optimizer(optimizer, pairs, self._values(pairs) if depends_on_values(optimizer, pairs) else None)
         except (TypeError, ValueError) as error:
-            if [variable for variable, _ in pairs] == self.variables:
+            if [id(variable) for variable, _ in pairs] == list(map(id, self.variables)):  # `==` of variables compares their values
                 raise
             raise InvalidArgumentError(
                 f"The Optax rule cannot be used for {', '.join(cell.name for _, cell in pairs)}, which is what {pairs[0][1].task} holds of "

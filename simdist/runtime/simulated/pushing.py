@@ -22,7 +22,7 @@ class Pushing(Call):
     """A push of one update to servers: `operands` are the numbers, by position.
 
     Attributes:
-        identity: what servers know it by, where closures count exactly once; None: by
+        identity: what servers know it by, where closures count exactly once; None: by the marks in `applied`.
         applied: what servers have marked that they have applied, by part; shared with the calls that repeat this one.
         priced: the prices of its program.
         read_versions: what its step has read last, by group.
