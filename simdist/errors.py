@@ -49,7 +49,7 @@ class SimdistError(Exception):
 
 
 class DenseReadWarning(UserWarning):
-    """A step reads a whole table where it looks up rows, because their numbers are not known before it runs."""
+    """A step moves a whole table where it looks up rows: their numbers are not known before it runs, or replicas look up others."""
 
 
 class DenseUpdateWarning(UserWarning):

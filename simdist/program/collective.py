@@ -80,6 +80,8 @@ class Collective:
         averaged: whether the sum will be divided by the number of members: where some are not waited for, the others stand for them.
         table: of a sparse all-reduce, the number of its table among the variables of the update, the same at all replicas.
         sum_rows: of a sparse all-reduce, how many rows its sum may have where the update takes ids and rows; None where it takes a table.
+        row_read: of a sparse all-reduce of rows that replicas have read together, the number of that read in the step. Its table is the
+            rows that they have read, and its ids are positions among them.
     """
 
     kind: str
@@ -91,6 +93,7 @@ class Collective:
     averaged: bool = False
     table: int | None = None
     sum_rows: int | None = None
+    row_read: int | None = None
 
     @cached_property
     def size_bytes(self) -> int:

@@ -38,7 +38,6 @@ from simdist.program.operations import (
     Update,
 )
 from simdist.program.row_reads import with_row_reads
-from simdist.program.sparse_sums import with_rows_in_sums
 from simdist.program.values import Aval
 
 __all__ = ["cut"]
@@ -47,7 +46,7 @@ MARKER = "simdist_marker"
 MARKERS = (MARKER, COLLECTIVE)
 
 
-def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild) -> Program:
+def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild, num_replicas: int = 1) -> Program:
     """Make the program of a traced step.
 
     Args:
@@ -55,8 +54,9 @@ def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebu
         closed: its jaxpr, markers included.
         markers: what each marker stands for, by number.
         rebuild: puts the flat results back into the structure that the step returned.
+        num_replicas: that take the step together.
     """
-    closed, markers = with_row_reads(name, with_rows_in_sums(closed), markers)
+    closed, markers = with_row_reads(name, closed, markers, num_replicas)
     return _Cutter(name, without_dead_reads(closed, markers, MARKER), markers).program(rebuild)
 
 
@@ -178,7 +178,7 @@ class _Cutter:
             case ReadMarker():
                 return Read(marker.variable, outputs[0])
             case RowsMarker():
-                return ReadRows(marker.variable, marker.number, marker.ids, operands, (outputs[0], outputs[1]))
+                return ReadRows(marker.variable, marker.number, marker.ids, operands, outputs)
             case KeyMarker():
                 return RandomKey(marker.salt, outputs[0])
             case UpdateMarker():

@@ -19,6 +19,7 @@ from simdist.errors import FailedPreconditionError
 from simdist.process_state import active, active_context
 from simdist.program.arrays import Array, HostArray
 from simdist.program.bound_call import BoundCall
+from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.markers import ArgumentMarker, KeyMarker, Marker, NextMarker, ReadMarker
 from simdist.program.operations import (
@@ -111,7 +112,7 @@ def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Seq
         [(wanted[register], program.avals[register]) for register in outputs],
         [_PlayedTable(op, [inputs.index(source) for source in op.sources]) for op in program.operations if isinstance(op, ReadRows)],
         [(wanted[register], np.asarray(value)) for register, value in constants.items() if register not in loose],
-        _ids_in_sums(program),
+        _sums_of_rows(program),
     )
     kernel = _python_kernel(program, first, run, inputs, outputs)
     operations = list(program.operations)
@@ -168,6 +169,7 @@ def _sources(operations: Sequence[Operation]) -> dict[Register, Source]:
             case ReadRows():
                 found[op.outputs[0]] = "rows", op.number, 0
                 found[op.outputs[1]] = "positions", op.number, 0
+                found.update((register, ("joint", op.number, 0)) for register in op.outputs[2:])
             case _:
                 pass
     return found
@@ -191,10 +193,10 @@ def _wanted(program: Program) -> dict[Register, Wanted]:
     return found
 
 
-def _ids_in_sums(program: Program) -> dict[int, int]:
-    """How many ids a replica gives to the collectives that take ids and rows, by the number of the collective."""
+def _sums_of_rows(program: Program) -> dict[int, Collective]:
+    """The collectives to which a replica gives ids and rows, by their numbers."""
     collectives = [op.collective for op in program.operations if isinstance(op, TracedCollective)]
-    return {number: collective.operands[0].shape[0] for number, collective in enumerate(collectives) if collective.gives_rows}
+    return {number: collective for number, collective in enumerate(collectives) if collective.gives_rows}
 
 
 def _needs_others(name: str) -> FailedPreconditionError:
@@ -214,7 +216,7 @@ class _PlayedStep:
         wanted: the results, with their shapes and dtypes.
         tables: of which rows are read, in the order of their numbers.
         constants: results that the program has as constants; a playback has to give the same.
-        ids_in_sums: of collectives that take ids and rows how many, by their numbers.
+        sums: the collectives that take ids and rows, by their numbers.
     """
 
     def __init__(
@@ -225,7 +227,7 @@ class _PlayedStep:
         wanted: Sequence[tuple[Wanted, Aval]],
         tables: Sequence[_PlayedTable],
         constants: Sequence[tuple[Wanted, HostArray]],
-        ids_in_sums: Mapping[int, int],
+        sums: Mapping[int, Collective],
     ) -> None:
         self.traced = traced
         self.step = step
@@ -233,7 +235,7 @@ class _PlayedStep:
         self.wanted = wanted
         self.tables = tables
         self.constants = constants
-        self.ids_in_sums = ids_in_sums
+        self.sums = sums
         self.context = active_context()
 
     def __call__(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
@@ -249,10 +251,7 @@ class _PlayedStep:
         finally:
             if outer is not self.context:
                 outer.replace(self.context)
-        combined = [
-            _ids_and_rows(operands[0], self.ids_in_sums[number]) if number in self.ids_in_sums else operands
-            for number, operands in enumerate(playback.combined)
-        ]
+        combined = [self._combined(number, operands, numbers, values) for number, operands in enumerate(playback.combined)]
         found: Found = {"update": playback.updates, "collective": combined, "result": [results]}
         for which, constant in self.constants:
             if not np.array_equal(np.asarray(_at(found, which)), constant, equal_nan=constant.dtype.kind == "f"):
@@ -261,6 +260,17 @@ class _PlayedStep:
             _as_traced(_at(found, which) if which[3] is None else _rows_of(_at(found, which), numbers[which[3]]), aval)
             for which, aval in self.wanted
         ]
+
+    def _combined(
+        self, number: int, operands: Sequence[Array], numbers: Mapping[int, RowNumbers], values: Mapping[Source, jax.Array]
+    ) -> Sequence[Array]:
+        """What a replica gives to a collective; a playback has dense gradients."""
+        collective = self.sums.get(number)
+        if collective is None:
+            return operands
+        if collective.row_read is None:
+            return _ids_and_rows(operands[0], collective.operands[0].shape[0])
+        return [values["joint", collective.row_read, 0], _rows_of(operands[0], numbers[collective.row_read])]
 
 
 class _PlayedTable:

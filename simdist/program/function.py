@@ -165,6 +165,7 @@ class StepFunction:
                 closed,
                 tracer.markers,
                 lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays)),
+                tracer.num_replicas,
             ),
             seconds=self.seconds,
             counts=self.counts,

@@ -176,14 +176,15 @@ class ReadRows:
     Attributes:
         number: among the row reads of the program.
         ids: gives the ids, on the host, from these sources: registers of batches and arguments.
-        outputs: the rows [k, ...] and the positions [k] of the ids.
+        outputs: the rows [k, ...] and the positions [k] of the ids; of a replica of several also the positions [k] of its rows
+            among those of all replicas.
     """
 
     variable: VariableHandle
     number: int
     ids: HostIds
     sources: tuple[Register, ...]
-    outputs: tuple[Register, Register]
+    outputs: tuple[Register, ...]
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,19 @@ Source of the term: Darema et al., A Single-Program-Multiple-Data computational 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 
 from simdist.caches import BoundedCache
-from simdist.errors import InvalidArgumentError
+from simdist.errors import DenseReadWarning, InvalidArgumentError
 from simdist.program.bound_call import BoundCall, fits, fits_at_once
 from simdist.program.collective import GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.operations import Program
 from simdist.program.values import Aval
 
-__all__ = ["ReplicaPrograms"]
+__all__ = ["ReplicaPrograms", "warn_of_different_lookups"]
 
 KnownOperands = list[list[tuple[Aval, ...]]]
 """What each replica gives to each collective: avals by collective and rank."""
@@ -85,6 +86,8 @@ class ReplicaPrograms:
             fallback = options.fallback() if options is not None and _differ_in_tables(programs) else None
             if fallback is not None:
                 # One replica looks up so many rows that it would send the table, another so few, or none, that it would send rows.
+                if not fallback.gathers_rows:
+                    warn_of_different_lookups(self.fn.name)
                 options = fallback
                 continue
             found = self._found(programs)
@@ -153,6 +156,16 @@ class ReplicaPrograms:
                         f"In {self.fn.name}, replica {self.first_rank} comes to {mine} and replica {rank} to {theirs}. What is combined "
                         "must have the same shapes and dtypes on every replica; strategy.gather joins parts of different lengths."
                     )
+
+
+def warn_of_different_lookups(name: str) -> None:
+    """Say that the replicas of a step move whole tables, because they do not look up rows of the same ones."""
+    warnings.warn(
+        f"In {name}, replicas look up rows of different tables, or in another order, so whole tables and gradients of them travel in its "
+        "steps, and lazy_rows=True has no effect. Let each replica make the same lookups.",
+        DenseReadWarning,
+        stacklevel=2,
+    )
 
 
 def _differ_in_tables(programs: Sequence[Program]) -> bool:

@@ -20,10 +20,12 @@ from simdist.program.arrays import Array, HostArray
 from simdist.program.jaxprs import aval_in
 from simdist.program.kernels import Kernel
 
-__all__ = ["HostIds", "RowNumbers"]
+__all__ = ["HostIds", "RowNumbers", "joint_count"]
 
 NONE = -1
 """Stands for all padding."""
+
+NOWHERE: HostArray = np.zeros(0, np.int32)
 
 MOVES = frozenset(("reshape", "squeeze", "copy", "convert_element_type"))
 
@@ -35,14 +37,18 @@ class RowNumbers:
         unique: each row once [k], ascending; filled up with n.
         positions: for each id [k], where in `unique` its row is; of padding, the last of the filling.
         count: rows before the filling.
+        joint: the rows that the replicas of a worker ask for together, where this is one of them; else None.
+        joint_positions: for each of `unique` [k] which of the joint rows it is; of the filling, one after the last.
     """
 
-    __slots__ = ("_counts", "count", "positions", "unique")
+    __slots__ = ("_counts", "count", "joint", "joint_positions", "positions", "unique")
 
     def __init__(self, unique: HostArray, positions: HostArray, count: int) -> None:
         self.unique = unique
         self.positions = positions
         self.count = count
+        self.joint: RowNumbers | None = None
+        self.joint_positions = NOWHERE
         self._counts: dict[tuple[int, int], int] = {}
 
     def count_in(self, first: int, stop: int) -> int:
@@ -58,6 +64,16 @@ class RowNumbers:
         counts = [high - low for low, high in below]
         self._counts.update(zip(shards, counts, strict=True))
         return counts
+
+
+def joint_count(counts: Sequence[int], num_rows: int) -> int:
+    """How many rows of a table [n, ...] replicas read together at most, by the number of ids of each.
+
+    Example:
+        >>> joint_count([3, 2], num_rows=100), joint_count([3, 2], num_rows=4)
+        (5, 4)
+    """
+    return min(max(sum(counts), 1), num_rows)  # where there is no id at all, a row that nobody asks for
 
 
 class HostIds:
@@ -96,21 +112,38 @@ class HostIds:
     def _without_padding(self, flat: Sequence[HostArray]) -> RowNumbers:
         ids = np.concatenate([np.maximum(own, NONE) if padded else own for own, padded in zip(flat, self.padded, strict=True)])
         for own, padded in zip(flat, self.padded, strict=True):
-            if not padded:
+            if not padded and own.size:
                 self._check(int(own.min()))
         unique, positions = np.unique(ids, return_inverse=True)
-        if unique[0] != NONE:
+        if not len(unique) or unique[0] != NONE:
             return self._filled_up(unique, positions)
         positions = np.where(positions == 0, len(ids), positions) - 1
         return self._filled_up(unique[1:], positions)
+
+    def together(self, each: Sequence[RowNumbers]) -> RowNumbers:
+        """The rows that replicas ask for together, each once; from now on each of them knows its positions among these.
+
+        Args:
+            each: what the replicas ask for.
+        """
+        count = joint_count([len(own.unique) for own in each], self.num_rows)
+        unique = np.unique(np.concatenate([own.unique[: own.count] for own in each]))
+        joint = RowNumbers(self._padded(unique, count), NOWHERE, len(unique))
+        for own in each:
+            own.joint, own.joint_positions = joint, np.full(len(own.unique), count, np.int32)
+            own.joint_positions[: own.count] = unique.searchsorted(own.unique[: own.count])
+        return joint
+
+    def _padded(self, unique: HostArray, size: int) -> HostArray:
+        padded = np.full(size, self.num_rows, np.int32)
+        padded[: len(unique)] = unique
+        return padded
 
     def _filled_up(self, unique: HostArray, positions: HostArray) -> RowNumbers:
         if len(unique):
             self._check(int(unique[0]))
             self._check(int(unique[-1]))
-        padded = np.full(positions.size, self.num_rows, np.int32)
-        padded[: len(unique)] = unique
-        return RowNumbers(padded, positions.astype(np.int32).reshape(-1), len(unique))
+        return RowNumbers(self._padded(unique, positions.size), positions.astype(np.int32).reshape(-1), len(unique))
 
     def _check(self, row: int) -> None:
         if 0 <= row < self.num_rows:

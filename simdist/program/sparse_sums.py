@@ -130,7 +130,9 @@ def with_rows_in_sums(closed: jex_core.ClosedJaxpr) -> jex_core.ClosedJaxpr:
 
 
 def _is_sparse_sum(eqn: JaxprEqn) -> bool:
-    return eqn.primitive.name == COLLECTIVE and eqn.params["collective"].kind == SPARSE_SUM
+    """Whether an equation is a sparse all-reduce that may be given rows yet."""
+    collective = eqn.params["collective"] if eqn.primitive.name == COLLECTIVE else None
+    return collective is not None and collective.kind == SPARSE_SUM and not collective.gives_rows
 
 
 Part = tuple[Atom, Atom]
@@ -163,7 +165,8 @@ class _Rewriting:
         if eqn is None:
             return None
         if eqn.primitive.name == SPREAD:
-            return [(eqn.invars[0], eqn.invars[1])]
+            # Padding is no row, and has no id to travel with.
+            return None if eqn.params["padded"] else [(eqn.invars[0], eqn.invars[1])]
         if eqn.primitive.name == "broadcast_in_dim" and isinstance(eqn.invars[0], Literal) and eqn.invars[0].val == 0:
             return []  # of a replica without rows in its batch
         if eqn.primitive.name != "add_any":

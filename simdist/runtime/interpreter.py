@@ -203,6 +203,8 @@ class Step:
                 arrays.extend(self.batches[number].leaves())
             elif kind == "rows":
                 arrays.append(self.rows[number].positions)
+            elif kind == "joint":
+                arrays.append(self.rows[number].joint_positions)
             else:
                 arrays.append(self.keys[number] if kind == "key" else self.arguments[number])
         return tuple(arrays)

@@ -94,7 +94,7 @@ class TableRows:
     @cached_property
     def row_bytes(self) -> int:
         """The bytes of one row."""
-        return self.rows.size_bytes // self.rows.shape[0]
+        return Aval(self.rows.shape[1:], self.rows.dtype).size_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +160,8 @@ class RunKernel:
     Attributes:
         number: among the kernels of the step, updates included.
         reads, writes: the types of the bundles that go in and come out.
-        host: ("batch", n): leaves of a further batch; ("key", n); ("argument", n).
+        host: ("batch", n): leaves of a further batch; ("key", n); ("argument", n); ("rows", n): the positions of the ids of row read n;
+            ("joint", n): those of its rows among the joint ones.
         moves_only: whether it only lays arrays beside each other in another order, which no device would do.
     """
 

@@ -80,7 +80,7 @@ def operands_of(parts: Sequence[Apply], slots: Sequence[Bundle], numbers: Mappin
     Args:
         parts: the changes of the groups.
         slots: of the step.
-        numbers: of the row reads of the step.
+        numbers: of the row reads of the step; of replicas that have read rows together, their gradients are those of the joint rows.
     """
     operands: list[Bundle | RowOperands] = []
     known: dict[tuple[tuple[int, Slot], ...], _Gradients] = {}  # the shards of a table take the same ones
@@ -90,7 +90,7 @@ def operands_of(parts: Sequence[Apply], slots: Sequence[Bundle], numbers: Mappin
             continue
         gradients = known.get(part.gradients)
         if gradients is None:
-            given = tuple([numbers[number] for number, _ in part.gradients])
+            given = tuple([numbers[number].joint or numbers[number] for number, _ in part.gradients])
             ids = tuple([own.unique for own in given])
             gradients = known[part.gradients] = tuple([slots[slot] for _, slot in part.gradients]), given, ids
         size_bytes, counts = part.size_bytes, list[int]()

@@ -214,7 +214,7 @@ class _Linker:
         return found
 
     def _rows(self, op: ReadRows) -> TableRows:
-        rows, positions = op.outputs
+        rows, positions, *joint = op.outputs
         aval, shards = self.program.avals[rows], list[RowShard]()
         for cell in variable_of(op.variable).placement.read_by(self.replica):
             first, stop = cell.rows or (0, cell.aval.shape[0])
@@ -222,6 +222,7 @@ class _Linker:
         slot = self._slot((aval,))
         self.source[rows] = [("slot", slot, 0)]
         self.source[positions] = [("rows", op.number, 0)]
+        self.source.update((register, [("joint", op.number, 0)]) for register in joint)
         self.position_avals[op.number] = self.program.avals[positions]
         sources = tuple([self.source[register][0] for register in op.sources])
         return TableRows(op.number, op.ids, sources, tuple(shards), aval, slot)
@@ -353,7 +354,7 @@ class _Linker:
                 return self.batch_avals[number]
             case "argument":
                 return (self.argument_avals[number],)
-            case "rows":
+            case "rows" | "joint":
                 return (self.position_avals[number],)
             case _:
                 return (Aval((2,), "uint32"),)

@@ -1,8 +1,8 @@
 """Replicas of one worker: a worker with several devices takes each step of a closure on all of them together.
 
 Each replica has a program and arguments, as under the synchronous strategies. What concerns parameter servers is done once for all of
-them: a read is answered to all, and an update is sent when all have come to it, with the operands of the first. Only what they count
-(`Apply.of_each`) each of them adds for itself.
+them: a read is answered to all, rows are read together (`simdist.runtime.joint_rows`), and an update is sent when all have come to it, with
+the operands of the first. Only what they count (`Apply.of_each`) each of them adds for itself.
 
 Invariant: the replicas of a worker have the same collectives and updates, in the same order (`require_same_order`).
 """
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.bound_call import BoundCall
-from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram
+from simdist.runtime.joint_rows import joint_reads
+from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram, ReadWithRows
 from simdist.runtime.replicas import Communication
 
 __all__ = ["LinkedReplicas", "LocalReplicas", "ReadOrder", "ReplicaCalls", "require_same_order"]
@@ -74,6 +76,11 @@ class LinkedReplicas:
     """The programs of the replicas of a worker, by rank."""
 
     programs: tuple[LinkedProgram, ...]
+
+    @cached_property
+    def joint_reads(self) -> tuple[ReadWithRows, ...]:
+        """Their reads of rows, each for all of them."""
+        return joint_reads(self.programs)
 
 
 def require_same_order(programs: Sequence[LinkedProgram]) -> None:

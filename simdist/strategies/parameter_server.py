@@ -88,8 +88,8 @@ class ParameterServerStrategy(Strategy):
             least once, as in TensorFlow. In rounds that is always so. With recovery="checkpoint" a server that goes back to a
             snapshot loses updates that were applied. A plain function cannot change variables then: write it with ``@sd.function``.
         devices_per_worker: how many devices of each worker compute; default 1, the worker's own. Of more, each is a replica
-            (`num_replicas_in_sync`); those of a worker take each step together. Then a worker reads variables once for all, tables
-            whole, and sends one update, of the sum of their gradients.
+            (`num_replicas_in_sync`); those of a worker take each step together. Then a worker reads variables once for all, each row of
+            an embedding table too, and sends one update, of the sum of their gradients.
 
     Raises:
         InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster` or to a task that serves, an unknown mode, placement
@@ -143,9 +143,8 @@ class ParameterServerStrategy(Strategy):
         )
         count = whole_number(devices_per_worker, "devices_per_worker", 1)
         self.replicas = WorkerReplicas(self, count) if count > 1 else None
-        # Gradients of rows cannot be averaged before they meet, in a round or in a worker.
         self.averages_updates = self.serving.in_rounds
-        self.moves_rows = not self.serving.in_rounds and self.replicas is None
+        self.moves_rows = not self.serving.in_rounds  # gradients of different rows cannot be averaged in a round
         self._placement = server_placement(placement, self.servers, self.store.layout)
         self.worker_copies = WorkerCopies(self)
         self.programs = program_cache()

@@ -25,8 +25,9 @@ from simdist.program.bound_call import fits_at_once, is_iterator
 from simdist.program.function import KEPT_SIGNATURES, StepFunction
 from simdist.program.operations import Program
 from simdist.program.per_replica import PerReplica
-from simdist.program.replica_programs import ReplicaPrograms
+from simdist.program.replica_programs import ReplicaPrograms, warn_of_different_lookups
 from simdist.runtime.base import Engine
+from simdist.runtime.joint_rows import fitted, read_alike
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls, require_same_order
 from simdist.strategies.base import DistributedFromFunction
@@ -43,6 +44,7 @@ class ServerStrategy(Protocol):
 
     engine: Engine
     store: VariableStore
+    moves_rows: bool
 
     def link(self, program: Program, worker: str, /) -> LinkedProgram: ...
 
@@ -63,7 +65,8 @@ class WorkerReplicas:
         self.count = count
         communication = GroupCommunication(strategy.engine, CommunicationOptions())
         self.local = LocalReplicas(tuple(f"gpu:{number}" for number in range(count)), communication)
-        self._traced: BoundedCache[StepFunction, ReplicaPrograms] = BoundedCache(KEPT_SIGNATURES)
+        self._traced: BoundedCache[tuple[StepFunction, bool], ReplicaPrograms] = BoundedCache(KEPT_SIGNATURES)
+        self._fitted: BoundedCache[tuple[Program, ...], list[Program]] = BoundedCache(KEPT_SIGNATURES)
 
     # -- variables ------------------------------------------------------------------------------------------------
 
@@ -115,16 +118,22 @@ class WorkerReplicas:
             StopIteration: an iterator has not enough elements left.
             InvalidArgumentError: the replicas do not change the same variables in the same order.
         """
-        traced = self._traced.get(fn, lambda: ReplicaPrograms(fn, self.count, 0, GradientPolicy(by_rows=False)))
-        programs = traced.programs(call.calls)
-        linked = self._linked(programs, worker)
-        if any(program.version != self.strategy.store.layout.version for program in linked):
-            linked = self._linked(programs, worker)  # a later one has joined groups that an earlier one uses
+        linked = self._linked(fn, call, worker, self.strategy.moves_rows)
+        if not read_alike(linked):
+            warn_of_different_lookups(fn.name)
+            linked = self._linked(fn, call, worker, False)
         require_same_order(linked)
         return LinkedReplicas(tuple(linked))
 
-    def _linked(self, programs: Sequence[Program], worker: str) -> list[LinkedProgram]:
-        return [self.strategy.link(program, worker) for program in programs]
+    def _linked(self, fn: StepFunction, call: ReplicaCalls, worker: str, by_rows: bool) -> list[LinkedProgram]:
+        policy = GradientPolicy(by_rows=by_rows, tables_apart=by_rows)
+        programs = self._traced.get((fn, by_rows), lambda: ReplicaPrograms(fn, self.count, 0, policy)).programs(call.calls)
+        programs = self._fitted.get(tuple(programs), lambda: fitted(programs))
+        linked = [self.strategy.link(program, worker) for program in programs]
+        if any(program.version != self.strategy.store.layout.version for program in linked):
+            # A later one has joined groups that an earlier one uses.
+            linked = [self.strategy.link(program, worker) for program in programs]
+        return linked
 
     def still_fits(self, linked: LinkedReplicas, call: ReplicaCalls) -> bool:
         """Whether the same programs can be run once more, if this is known without running code of a user's pipeline."""

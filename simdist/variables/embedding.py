@@ -29,7 +29,8 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
 
     With parameter servers the bytes that travel are those of the rows, each once, and eight for each of their numbers; so are those of the
     gradient, where `value_and_grad` gives it and an `Optimizer` takes it. That needs ids that follow from the batch and from arguments of
-    the call alone, fewer ids than rows, and no other use of the table's value in the step. Otherwise the step reads the whole table.
+    the call alone, fewer ids than rows, and no other use of the table's value in the step. Otherwise the step reads the whole table. A
+    worker with several devices reads and sends each row once for all of them.
 
     Under synchronous strategies the read is local. Of the gradient the replicas gather a row and eight bytes for each id, where that is
     less than an all-reduce of the table, the gradient goes to the optimizer as it is, and nothing compresses it. Rows with equal ids are
@@ -106,7 +107,7 @@ def observed_rows(table: Variable, ids: HostArray) -> HostArray:
 def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array, padded: bool = False) -> jax.Array:
     """The rows of a table at this point of a step; where ids are padded, zeros for those below 0."""
     value = table.traced_value(tracer)
-    if not follows_lookups(tracer, table) or (padded and tracer.num_replicas > 1):
+    if not follows_lookups(tracer, table) or (padded and tracer.num_replicas > 1 and not table.moves_rows):
         return plain_lookup(value, ids, padded)
     if not ids.ndim:  # a number that stands in the step is no variable of its jaxpr; a list of it is
         return traced_lookup(tracer, table, jnp.reshape(ids, (1,)), padded)[0]
@@ -120,4 +121,6 @@ def follows_lookups(tracer: Tracer, table: Variable) -> bool:
     if tracer.num_replicas == 1:
         return table.moves_rows
     options = tracer.options
-    return tracer.in_replica and options is not None and options.gathers_rows and bool(table.shape)
+    if options is None or not options.gathers_rows:
+        return False
+    return table.moves_rows or (tracer.in_replica and bool(table.shape))

@@ -46,8 +46,8 @@ class Optimizer:
         lazy_rows: of a table of which a step reads rows (`sd.embedding_lookup`), or whose gradients travel as rows between replicas, change
             only the rows that have a gradient; the slots of others stand still meanwhile, as with Keras on TensorFlow. All rows change
             where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where servers get
-            whole tables (in rounds, and of workers with several devices) it has no effect, and warns. Default False: the numbers are those
-            of a dense gradient. It makes a difference for rules whose slots decay (momentum, RMSprop, Adam).
+            whole tables (in rounds) it has no effect, and warns. Default False: the numbers are those of a dense gradient. It makes a
+            difference for rules whose slots decay (momentum, RMSprop, Adam).
 
     Raises:
         InvalidArgumentError: a Keras `MultiOptimizer`.

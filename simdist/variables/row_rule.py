@@ -213,8 +213,8 @@ def warn_of_whole_tables(strategy: OwningStrategy | None) -> None:
     """Say that lazy_rows=True has no effect under a strategy whose servers get whole gradients."""
     if strategy is not None and strategy.is_served and not strategy.moves_rows:
         warnings.warn(
-            f"lazy_rows=True has no effect under {strategy!r}: with mode='sync', mode='bounded' or devices_per_worker= tables travel "
-            "whole, and each update changes all rows, as without lazy_rows.",
+            f"lazy_rows=True has no effect under {strategy!r}: with mode='sync' or mode='bounded' tables travel whole, and each update "
+            "changes all rows, as without lazy_rows.",
             DenseUpdateWarning,
             stacklevel=2,
         )

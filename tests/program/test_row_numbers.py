@@ -43,3 +43,33 @@ def test_what_fills_up_is_no_row_of_the_last_shard() -> None:
 def test_an_id_that_is_no_row_is_refused(wrong: int) -> None:
     with pytest.raises(InvalidArgumentError, match=f"asks for row {wrong}; the table has 10 rows"):
         numbers([3, wrong])
+
+
+# -- rows of several replicas ------------------------------------------------------------------------------------------
+
+
+def together(*ids: list[int], num_rows: int = 10) -> tuple[RowNumbers, list[RowNumbers]]:
+    each = [numbers(own, num_rows) for own in ids]
+    kernel = kernel_of("ids", lambda array: [array], [Aval((1,), "int32")])
+    return HostIds("table", num_rows, kernel).together(each), each
+
+
+def test_replicas_ask_for_each_row_once_and_know_its_position() -> None:
+    joint, each = together([7, 2, 7], [9, 2], [])
+    assert joint.unique.tolist() == [2, 7, 9, 10, 10]
+    assert joint.count == 3
+    assert [own.joint_positions.tolist() for own in each] == [[0, 1, 5], [0, 2], []]
+    for own in each:
+        assert own.joint is joint
+        np.testing.assert_array_equal(joint.unique[own.joint_positions[: own.count]], own.unique[: own.count])
+
+
+def test_joint_rows_are_no_more_than_those_of_the_table() -> None:
+    joint, (first, second) = together([0, 1, 2], [1, 2, 3], num_rows=4)
+    assert joint.unique.tolist() == [0, 1, 2, 3]
+    assert (first.joint_positions.tolist(), second.joint_positions.tolist()) == ([0, 1, 2], [1, 2, 3])
+
+
+def test_no_ids_are_no_rows() -> None:
+    found = numbers([])
+    assert (found.count, found.unique.tolist(), found.positions.tolist()) == (0, [], [])

@@ -129,7 +129,7 @@ class OneTask:
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         return [self.common.versions.present(group) for group in op.numbers]
 
-    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle]:
+    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
         def rows_of(shard: RowShard, rows: Any) -> Any:
             return np.asarray(arrays_of(self.common.versions.present(shard.group))[shard.position])[rows]
 

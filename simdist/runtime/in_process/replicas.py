@@ -12,7 +12,7 @@ from simdist.program.bound_call import BoundCall
 from simdist.program.collective import SPARSE_SUM, Collective
 from simdist.program.sparse_sums import settled
 from simdist.program.values import Bundle
-from simdist.runtime.base import PENDING, Later
+from simdist.runtime.base import PENDING, Later, OperationResult
 from simdist.runtime.combining import Combinations, disagreement
 from simdist.runtime.in_process.computing import call_kernel
 from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
@@ -51,7 +51,7 @@ class TakingPart(Protocol):
     def over(self) -> bool: ...
     @property
     def result(self) -> Bundle: ...
-    def go(self, result: Bundle | None = None) -> None: ...
+    def go(self, result: OperationResult = None) -> None: ...
 
 
 class Replicas(ABC):
@@ -96,7 +96,7 @@ class Replicas(ABC):
             self.tasks(task).draws += linked[0].draws
         return [replica.result for replica in replicas]
 
-    def met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> Sequence[Bundle | None]:
+    def met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> Sequence[OperationResult]:
         """What each of them gets from a collective, to which all must have come."""
         came = {replica.member.device: replica.came for replica in replicas if replica.came is not None}
         first, (collective, _) = next(iter(came.items()))
@@ -183,7 +183,7 @@ class StepHere:
     def result(self) -> Bundle:
         return self._step.result
 
-    def go(self, result: Bundle | None = None) -> None:
+    def go(self, result: OperationResult = None) -> None:
         self.replica.came = None
         self._step.go(result)
 

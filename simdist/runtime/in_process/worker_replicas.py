@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from simdist.program.bound_call import BoundCall
+from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
-from simdist.runtime.base import PENDING, Later
+from simdist.runtime.base import PENDING, Later, OperationResult
 from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere
 from simdist.runtime.in_process.replicas import Driver, OneReplica, Replicas, StepHere, TakingPart
 from simdist.runtime.in_process.row_reading import flat
-from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups
+from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, ReadWithRows
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.step_versions import StepVersions
@@ -35,6 +36,7 @@ class OneWorkerReplica(OneReplica):
     Attributes:
         sends: the update that it has come to, and its operands; None while it goes on.
         counted: what it has added for itself to sums over the replicas, and has not kept yet.
+        asks: the read of rows that it has come to, and which; None while it goes on.
     """
 
     def __init__(self, common: InProcess, task: TaskHere, member: Member, kept: list[tuple[Apply, Bundle]]) -> None:
@@ -42,9 +44,20 @@ class OneWorkerReplica(OneReplica):
         self.kept = kept
         self.sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
         self.counted: list[tuple[Apply, Bundle]] = []
+        self.asks: tuple[ReadWithRows, Sequence[RowNumbers]] | None = None
 
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
         return OneTask.read(self, op)
+
+    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
+        self.asks = op, numbers
+        return PENDING
+
+    def rows(self) -> OperationResult:
+        """The rows that it has asked for, now that all have come."""
+        assert self.asks is not None
+        (op, numbers), self.asks = self.asks, None
+        return OneTask.read_rows(self, op, numbers)
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         if op.of_each:
@@ -93,7 +106,10 @@ class WorkerReplicas(Replicas):
         for replica in self._replicas:
             replica.keep_counted()
 
-    def met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> Sequence[Bundle | None]:
+    def met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> Sequence[OperationResult]:
+        if self._replicas[0].asks is not None:
+            self._join_rows()
+            return [replica.rows() for replica in self._replicas]
         if self._replicas[0].sends is None:
             return super().met(members, replicas, number)
         self._keep_counted()
@@ -101,6 +117,12 @@ class WorkerReplicas(Replicas):
         for replica in self._replicas:
             replica.sends = None
         return [None] * len(members)
+
+    def _join_rows(self) -> None:
+        """Let all replicas know which rows they read together."""
+        asks = [replica.asks for replica in self._replicas if replica.asks is not None]
+        for table, same in zip(asks[0][0].tables, zip(*[numbers for _, numbers in asks], strict=True), strict=True):
+            table.ids.together(same)
 
 
 def step_of_replicas(

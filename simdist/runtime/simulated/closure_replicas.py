@@ -85,7 +85,7 @@ class ClosureReplicas:
         world = self.world
         self.group = CollectiveGroup(world, self.members, self.local.communication, self.plans)
         self.lanes = world.ledger.lanes(len(self.members))
-        self.once = ServedOnce(world, self.task, self.priced[0], self.errand, self._failed)
+        self.once = ServedOnce(world, self.task, self.priced[0], self.linked.joint_reads, self.errand, self._failed)
         self.runtimes, self.steps, self._left = [], [], len(self.members)
         for lane, (member, priced) in enumerate(zip(self.members, self.priced, strict=True)):
             WorkerReplica(world, member, priced, self.group, self.lanes, lane, self.once, self.runtimes)

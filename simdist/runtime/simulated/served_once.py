@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
+from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, OperationResult
 from simdist.runtime.interpreter import OVER
-from simdist.runtime.linked import ApplyAll, ReadGroups
+from simdist.runtime.linked import ApplyAll, ReadGroups, ReadWithRows
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.served import Errand
@@ -52,6 +53,7 @@ class ServedOnce:
     Args:
         world, task: the worker.
         priced: the prices of the program of its first replica, whose updates are sent.
+        joint_reads: the reads of rows of the step, each for all replicas.
         errand: the closure.
         failed: is called with the error of a call.
 
@@ -59,7 +61,16 @@ class ServedOnce:
         over: whether the step does nothing any more.
     """
 
-    def __init__(self, world: World, task: Task, priced: PricedProgram, errand: Errand, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        world: World,
+        task: Task,
+        priced: PricedProgram,
+        joint_reads: Sequence[ReadWithRows],
+        errand: Errand,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.joint_reads = joint_reads
         self.runtime = SimulatedTask(world, task, priced, errand)
         self.runtime.step = self
         self.errand = errand
@@ -74,6 +85,10 @@ class ServedOnce:
         if answer is None:
             answer = self._reads[key] = self._asked(lambda: self.runtime.read(op))
         return answer
+
+    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Answer:
+        """The answer to a read of rows to which all replicas have come."""
+        return self._asked(lambda: self.runtime.read_rows(op, numbers))
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Answer:
         """Send an update; the answer is there when it is confirmed."""

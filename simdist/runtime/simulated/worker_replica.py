@@ -1,17 +1,20 @@
 """The task runtime of one replica of a worker: it computes on a device of the worker, and its variables are on parameter servers.
 
 A read goes to the servers once for all replicas of the worker. What it brings into the worker's memory is then copied to each device, over
-the links inside the host. An update waits for all replicas; the operands of the first are copied from its device, and sent.
+the links inside the host. A read of rows waits until all replicas have said which; each device gets its own. An update waits for all
+replicas; the operands of the first are copied from its device, and sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from simdist.ledger.entry import Site
 from simdist.ledger.replica_lanes import ReplicaLanes
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later, OperationResult
+from simdist.runtime.joint_rows import own_rows
 from simdist.runtime.linked import Apply, ApplyAll, ReadGroups, ReadWithRows
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.replicas import Member
@@ -50,6 +53,8 @@ class WorkerReplica(TakesPart):
         self.all_replicas = all_replicas
         self.order = ReadOrder()
         self.update_number = -1  # of the update that it waits for
+        self.row_read_number = -1  # of the read of rows that it waits for
+        self._wants: tuple[ReadWithRows, Sequence[RowNumbers]] | None = None
         self._sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
         self._counted: list[tuple[Apply, Bundle]] = []
         all_replicas.append(self)
@@ -59,16 +64,62 @@ class WorkerReplica(TakesPart):
     def read(self, op: ReadGroups) -> Sequence[Bundle] | Later:
         self.waits_for = "variables from parameter servers"
         size_bytes = sum([used_bytes for _, _, used_bytes in op.groups])
-        self.once.read(self.order.read(op.numbers), op).then(lambda found: self._bring(size_bytes, found))
+        self.once.read(self.order.read(op.numbers), op).then(lambda found: self._bring(size_bytes, lambda: found))
         return PENDING
 
     def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
-        raise AssertionError(f"{op}: steps of several replicas read whole tables")
+        self.waits_for = "the other replicas of its worker to come to a lookup of rows"
+        self.row_read_number += 1
+        self._wants = op, numbers
+        if all(replica.row_read_number == self.row_read_number for replica in self.all_replicas):
+            self._read_together()
+        return PENDING
 
-    def _bring(self, size_bytes: int, found: OperationResult) -> None:
+    def _read_together(self) -> None:
+        """Ask for the rows of all replicas, which have come to this read."""
+        joint, wanted = self.once.joint_reads[self.row_read_number], list[Sequence[RowNumbers]]()
+        for replica in self.all_replicas:
+            assert replica._wants is not None
+            replica.waits_for = "rows of variables from parameter servers"
+            wanted.append(replica._wants[1])
+        numbers = [table.ids.together(same) for table, same in zip(joint.tables, zip(*wanted, strict=True), strict=True)]
+        self.once.read_rows(joint, numbers).then(lambda found: self._share(joint, found))
+
+    def _share(self, joint: ReadWithRows, found: Sequence[Bundle]) -> None:
+        for replica in list(self.all_replicas):
+            replica.bring_rows(joint, found)
+
+    def bring_rows(self, joint: ReadWithRows, found: Sequence[Bundle]) -> None:
+        """Copy what this replica has asked for to its device."""
+        assert self._wants is not None
+        (op, numbers), self._wants = self._wants, None
+        size_bytes = sum([used_bytes for _, _, used_bytes in op.dense.groups]) + sum([part.size_bytes for part in op.parts])
+        size_bytes += sum([own.count * table.row_bytes for table, own in zip(op.tables, numbers, strict=True)])
+        self._bring(size_bytes, lambda: self._with_own_rows(op, numbers, joint, found))
+
+    def _with_own_rows(
+        self, op: ReadWithRows, numbers: Sequence[RowNumbers], joint: ReadWithRows, found: Sequence[Bundle]
+    ) -> Sequence[Bundle]:
+        """What servers gave, with this replica's rows in the place of those of all."""
+        sites, first = self._sites_of_rows(op, joint), len(found) - len(op.tables)
+        where, own = (self.device, self.number, self.clock.now), list(found[:first])
+        for site, rows, mine in zip(sites, found[first:], numbers, strict=True):
+            own += self.lanes.call(self.lane, site, (rows,), None, (mine.joint_positions,), where)
+        return own
+
+    def _sites_of_rows(self, op: ReadWithRows, joint: ReadWithRows) -> Sequence[Site]:
+        sites = self.task.plans.get((op, joint))
+        if sites is None:
+            sites = self.task.plans[op, joint] = []
+            for own, of_all in zip(op.tables, joint.tables, strict=True):
+                kernel = own_rows(own.ids.name, of_all.rows, own.rows)
+                sites.append(self.world.ledger.site(kernel, [(of_all.rows,)], [(own.rows,)]))
+        return sites
+
+    def _bring(self, size_bytes: int, found: Callable[[], OperationResult]) -> None:
         """Copy what the worker has read to the device of this replica."""
         if not self.step.over:
-            self._travel(self.task.name, self.device, size_bytes, "read", lambda: found)
+            self._travel(self.task.name, self.device, size_bytes, "read", found)
 
     # -- updating -------------------------------------------------------------------------------------------------
 
@@ -88,7 +139,8 @@ class WorkerReplica(TakesPart):
         assert self._sends is not None
         op, operands = self._sends
         self._sends = None
-        size_bytes = sum([part.size_bytes for part in op.parts])
+        given = zip(op.parts, operands, strict=True)
+        size_bytes = sum([own.size_bytes if isinstance(own, RowOperands) else part.size_bytes for part, own in given])
         self._travel(self.device, self.task.name, size_bytes, "update", lambda: self._sent(op, operands))
 
     def _sent(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later:
