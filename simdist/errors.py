@@ -33,6 +33,7 @@ __all__ = [
     "DenseUpdateWarning",
     "FailedPreconditionError",
     "InvalidArgumentError",
+    "LossSumWarning",
     "NotFoundError",
     "OutOfRangeError",
     "ResourceExhaustedError",
@@ -50,6 +51,10 @@ class SimdistError(Exception):
 
 class DenseReadWarning(UserWarning):
     """A step moves a whole table where it looks up rows: their numbers are not known before it runs, or replicas look up others."""
+
+
+class LossSumWarning(UserWarning):
+    """Code of the user's own takes a sum over the rows of one replica, where a loss counts as a mean over them."""
 
 
 class DenseUpdateWarning(UserWarning):

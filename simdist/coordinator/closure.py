@@ -73,7 +73,10 @@ class Closure:
         with self._running_on(worker, is_plain=True):
             args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
             self._note_taken(worker)
-            return self.fn(*args, **kwargs)
+            try:
+                return self.fn(*args, **kwargs)
+            except StopIteration as error:  # whoever waits for the closure is no loop over its dataset
+                raise self._has_run_out(worker) from error
 
     def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
         """The arguments and the program that this worker had for the same call before, where they fit once more."""
@@ -104,14 +107,17 @@ class Closure:
             with self._running_on(worker):
                 linked = self.linked(call, worker.name)
         except StopIteration:
-            raise OutOfRangeError(
-                f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. "
-                "Schedule fewer steps, or end the dataset with .repeat()."
-            ) from None
+            raise self._has_run_out(worker) from None
         arrays = call.calls[0].arrays if isinstance(call, ReplicaCalls) else call.arrays
         if self.key is not None and not arrays:
             worker.local[self.key] = call, linked
         return linked
+
+    def _has_run_out(self, worker: Worker) -> OutOfRangeError:
+        return OutOfRangeError(
+            f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. Schedule "
+            "fewer steps, or end the dataset with .repeat()."
+        )
 
     def linked(self, call: StepCall, worker: str) -> LinkedStep:
         """As `link`, without code of a worker.

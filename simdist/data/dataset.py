@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from simdist.arguments import flag, optional_flag, whole_number
 from simdist.data import grouping, joining, reorder
+from simdist.data.caching import Cache
 from simdist.data.creation import DatasetCreation
 from simdist.data.functions import Filter, Map
 from simdist.data.leaves import ElementFunction, Tree
@@ -200,7 +201,7 @@ class Dataset(DatasetCreation):
 
     def cache(self) -> Dataset:
         """Make each element once and remember it; a shuffle before this step keeps the order of its first iteration."""
-        return self._then(reorder.Cache(self._node))
+        return self._then(Cache(self._node))
 
     def enumerate(self, start: int = 0) -> Dataset:
         """Pairs (position, element).

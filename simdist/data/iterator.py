@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Sequence
 
 from simdist.data.batch import Batch
+from simdist.data.caching import cached_shuffles_of, shuffles_of
 from simdist.data.leaves import Element
 from simdist.data.nodes import Node, Pass
 from simdist.data.optional_element import OptionalElement
 from simdist.data.positions import Position, consumed_and_bases, seeds_in
-from simdist.data.reorder import shuffles_of
+from simdist.data.reorder import Shuffle
 from simdist.data.streams import MAX_CHUNK, Pull
 from simdist.errors import InvalidArgumentError
 from simdist.program.step_iterator import BatchSignature, StepIterator
@@ -49,7 +50,8 @@ class DatasetIterator(StepIterator):
 
     def __init__(self, node: Node, bases: Sequence[int] | None = None) -> None:
         self._node = node
-        self._shuffles = shuffles_of(node)
+        self._shuffles, self._cached = shuffles_of(node), cached_shuffles_of(node)
+        self._seeds = {shuffle: shuffle.seed for shuffle in (*self._shuffles, *self._cached)}
         self._bases = [shuffle.iterations for shuffle in self._shuffles] if bases is None else list(bases)
         for shuffle, base in zip(self._shuffles, self._bases, strict=True):
             shuffle.iterations = max(shuffle.iterations, base + 1)
@@ -106,7 +108,8 @@ class DatasetIterator(StepIterator):
         return batch
 
     def state_dict(self) -> Position:
-        """The position, as plain numbers: elements consumed, the iteration in which each shuffle began, and its seed.
+        """The position, as plain numbers: elements consumed, the iteration in which each shuffle began, and its seed; the seeds of shuffles
+        before a cache.
 
         Example:
             >>> from simdist.data import Dataset
@@ -116,7 +119,10 @@ class DatasetIterator(StepIterator):
             {'consumed': 1, 'shuffles': [0], 'seeds': [1]}
         """
         position: Position = {"consumed": self._consumed, "shuffles": list(self._bases)}
-        return {**position, "seeds": [shuffle.seed for shuffle in self._shuffles]} if self._shuffles else position
+        for kind, shuffles in (("seeds", self._shuffles), ("cached_seeds", self._cached)):
+            if shuffles:
+                position[kind] = [self._seeds[shuffle] for shuffle in shuffles]
+        return position
 
     def load_state_dict(self, state: Position) -> None:
         """Go to a saved position of an equal dataset; later iterators of this dataset follow the restored one.
@@ -139,19 +145,23 @@ class DatasetIterator(StepIterator):
             InvalidArgumentError: the state belongs to another dataset.
         """
         consumed, bases = consumed_and_bases(state, len(self._shuffles))
-        seeds = seeds_in(state, [shuffle.seed for shuffle in self._shuffles], [shuffle.draws_seed for shuffle in self._shuffles])
-        is_ahead = self._pull is not None and bases == self._bases and seeds == [shuffle.seed for shuffle in self._shuffles]
+        seeds = {**self._saved_seeds(state, "seeds", self._shuffles), **self._saved_seeds(state, "cached_seeds", self._cached)}
+        is_ahead = self._pull is not None and bases == self._bases and seeds == self._seeds
         if not is_ahead or self._consumed > consumed:
-            self._bases = bases
-            for shuffle, seed in zip(self._shuffles, seeds, strict=True):
-                shuffle.seed = seed
+            self._bases, self._seeds = bases, seeds
+            for shuffle, seed in seeds.items():
+                shuffle.seed = seed  # of iterators that are made from now on
             self._open()
             self._consumed = 0
         self._skip(consumed)  # which an iterable that has only one pass can do, too
         self._consumed = consumed
 
+    def _saved_seeds(self, state: Position, kind: str, shuffles: Sequence[Shuffle]) -> dict[Shuffle, int]:
+        seeds = seeds_in(state, [self._seeds[shuffle] for shuffle in shuffles], [shuffle.draws_seed for shuffle in shuffles], kind)
+        return dict(zip(shuffles, seeds, strict=True))
+
     def _open(self) -> Pull:
-        one_pass = Pass(dict(zip(self._shuffles, self._bases, strict=True)))
+        one_pass = Pass(dict(zip(self._shuffles, self._bases, strict=True)), {**self._seeds})
         self._queue.clear()
         self._pull = self._node.open_elements(one_pass)
         self._step = READ_AHEAD if self._node.free else 1

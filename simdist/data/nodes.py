@@ -34,15 +34,17 @@ Spec = tuple[Structure, tuple[ArraySpec, ...]]
 
 
 class Pass:
-    """One pass of an iterator over a pipeline: which iteration each shuffle is in.
+    """One pass of an iterator over a pipeline: which iteration each shuffle is in, and with which seed.
 
     Args:
         bases: number of the first iteration of each shuffle; 0 where none is given.
+        seeds: of shuffles; those that are not among them have their own.
         probing: True for a pass that only wants to see what an element looks like.
     """
 
-    def __init__(self, bases: Mapping[Node, int] | None = None, *, probing: bool = False) -> None:
+    def __init__(self, bases: Mapping[Node, int] | None = None, seeds: Mapping[Node, int] | None = None, *, probing: bool = False) -> None:
         self.bases = bases or {}
+        self.seeds = seeds or {}
         self.openings: dict[Node, int] = {}
         self.probing = probing
         self._tried: list[Reach] = []

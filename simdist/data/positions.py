@@ -1,7 +1,8 @@
 """Positions in a pass over a dataset, as plain numbers: what checkpoints of an input hold.
 
 A position is what `state_dict` of an iterator tells. It is three facts: how many elements were handed out, in which
-iteration each shuffle began, and with which seed; an iterator over several pipelines has those of each.
+iteration each shuffle began, and with which seed. Shuffles before a cache have a seed alone. An iterator over several pipelines has the
+facts of each.
 
 Taught in lesson 01.
 """
@@ -48,11 +49,12 @@ def consumed_and_bases(position: Position, num_shuffles: int) -> tuple[int, list
     return consumed, bases
 
 
-def seeds_in(position: Position, seeds: Sequence[int], is_drawn: Sequence[bool]) -> list[int]:
+def seeds_in(position: Position, seeds: Sequence[int], is_drawn: Sequence[bool], kind: str = "seeds") -> list[int]:
     """The seeds of the shuffles at a saved position: a shuffle that draws its own gets the one that it had.
 
     Args:
         position: what `state_dict` of a dataset's iterator returned; one without seeds says nothing of them.
+        kind: of the shuffles: "seeds", or "cached_seeds" of those before a cache.
         seeds: of the dataset that is to go there.
         is_drawn: of each of them, whether the shuffle has drawn it.
 
@@ -64,7 +66,7 @@ def seeds_in(position: Position, seeds: Sequence[int], is_drawn: Sequence[bool])
         [7]
     """
     try:
-        saved = [int(seed) for seed in position.get("seeds", seeds)]
+        saved = [int(seed) for seed in position.get(kind, seeds)]
     except (TypeError, ValueError) as error:
         raise _no_position(position) from error
     if len(saved) != len(seeds):

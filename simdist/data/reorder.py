@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import numpy as np
-
 from simdist.arguments import whole_number
 from simdist.data import streams
-from simdist.data.leaves import Array
 from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Pass, Reorder, Transform
 from simdist.data.seeds import EPOCH_BLOCK, seed_or_default
 from simdist.data.shuffling import permuted_epochs, shuffled
 from simdist.data.streams import Pull
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
-__all__ = ["Cache", "EveryNth", "HintedShard", "Prefetch", "Repeat", "Shuffle", "Skip", "Take", "prefetched", "shuffles_of"]
+__all__ = ["EveryNth", "HintedShard", "Prefetch", "Repeat", "Shuffle", "Skip", "Take", "prefetched"]
 
 
 class Take(Reorder):
@@ -167,7 +164,7 @@ class Shuffle(Reorder):
 
     def open(self, one_pass: Pass) -> Pull:
         iteration = one_pass.next_iteration(self) if self.reshuffles else 0
-        return shuffled(self.source.open(one_pass), self.buffer_size, self.seed, iteration)
+        return shuffled(self.source.open(one_pass), self.buffer_size, one_pass.seeds.get(self, self.seed), iteration)
 
     def open_epochs(self, one_pass: Pass, count: int | None) -> Pull | None:
         """All iterations of a repeat as one stream, where each is a full permutation of a few fixed rows."""
@@ -180,7 +177,7 @@ class Shuffle(Reorder):
             return None
         if not 0 < len(rows) <= self.buffer_size:
             return None
-        return permuted_epochs(rows, self.seed, one_pass.next_iteration(self), count)
+        return permuted_epochs(rows, one_pass.seeds.get(self, self.seed), one_pass.next_iteration(self), count)
 
 
 class Prefetch(Reorder):
@@ -207,60 +204,3 @@ def prefetched(node: Node) -> int:
             return node.buffer_size if node.buffer_size >= 0 else AUTOTUNED
         node = node.source
     return 0
-
-
-class Cache(Reorder):
-    """Elements are made once, by the first iterator that gets so far, and remembered in their order.
-
-    A shuffle before a cache therefore has one order for ever, that of its iteration 0. An element that cannot be made is tried again by
-    the next iterator that gets there.
-    """
-
-    def __init__(self, source: Node) -> None:
-        super().__init__(source, "cache()")
-        self.live: Pull | None = None
-        self.kept = streams.NOTHING
-        self.length = 0
-        self.ended = False
-
-    def over(self, sources: tuple[Node, ...]) -> Node:
-        return Cache(sources[0])
-
-    def open(self, one_pass: Pass) -> Pull:
-        at = 0
-
-        def pull(limit: int) -> Array:
-            nonlocal at
-            if at >= self.length and not self.ended:
-                self.extend(limit)
-            chunk = self.kept[at : min(at + limit, self.length)]
-            at += len(chunk)
-            return chunk
-
-        return pull
-
-    def extend(self, limit: int) -> None:
-        """Remember up to `limit` more elements."""
-        # none is open while this one is asked: one that has raised is over, and the next to ask goes on in a new one, after what is kept
-        live, self.live = self.live or streams.skipped(self.source.open(Pass()), self.length), None
-        chunk = live(limit)
-        self.live = live
-        self.ended = not len(chunk)
-        end = self.length + len(chunk)
-        if end > len(self.kept):
-            larger = np.empty(max(2 * len(self.kept), end), chunk.dtype)
-            larger[: self.length] = self.kept[: self.length]
-            self.kept = larger
-        self.kept[self.length : end] = chunk
-        self.length = end
-
-
-def shuffles_of(node: Node) -> list[Shuffle]:
-    """The shuffles whose order depends on the iterator, sources first, each once; none from before a cache."""
-    found: dict[Shuffle, None] = {}
-    if not isinstance(node, Cache):
-        for source in node.sources:
-            found.update(dict.fromkeys(shuffles_of(source)))
-    if isinstance(node, Shuffle):
-        found[node] = None
-    return list(found)

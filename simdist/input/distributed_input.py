@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 
+from simdist.data.caching import shuffles_of
 from simdist.data.dataset import Dataset
 from simdist.data.iterator import DatasetIterator
 from simdist.data.leaves import ArraySpec, Element, Tree, unflatten
 from simdist.data.options import AutoShardPolicy
 from simdist.data.positions import Position
-from simdist.data.reorder import shuffles_of
 from simdist.errors import InvalidArgumentError
 from simdist.input.context import InputOptions, InputReplicationMode
 from simdist.input.prefetch import Pace

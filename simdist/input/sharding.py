@@ -18,6 +18,7 @@ from collections.abc import Callable
 from simdist.arguments import whole_number
 from simdist.data import streams
 from simdist.data.batch import Batch
+from simdist.data.caching import Cache
 from simdist.data.dataset import Dataset
 from simdist.data.files import FileNames, FromFiles
 from simdist.data.functions import Map
@@ -25,7 +26,7 @@ from simdist.data.joining import Zip
 from simdist.data.leaves import Array, ArraySpec
 from simdist.data.nodes import INFINITE, UNKNOWN, Node, Pass, Reorder, Spec
 from simdist.data.options import AutoShardPolicy
-from simdist.data.reorder import Cache, EveryNth, HintedShard, Prefetch, Repeat, Shuffle
+from simdist.data.reorder import EveryNth, HintedShard, Prefetch, Repeat, Shuffle
 from simdist.data.streams import Pull
 from simdist.errors import InvalidArgumentError, NotFoundError
 from simdist.input.rebatch import replica_batch_sizes

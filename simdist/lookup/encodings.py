@@ -7,6 +7,7 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -49,7 +50,7 @@ def encoded(indices: Any, mode: str, depth: int, weights: Array | None, lead: in
     if is_traced(indices):
         counts = (indices[..., None] == jnp.arange(depth)).sum(-2)
     else:
-        rows = indices.reshape(-1, indices.shape[-1])
+        rows = indices.reshape(prod(indices.shape[:-1]), indices.shape[-1])  # a sample may be empty
         owners = np.repeat(np.arange(len(rows)), rows.shape[1])
         counts = counted_rows(owners, rows.ravel(), len(rows), depth).reshape(*indices.shape[:-1], depth)
     return weighted(counts, mode, weights)

@@ -221,6 +221,7 @@ def _remedy(one: Collective, other: Collective) -> str:
             "read the tables as a whole, table.value[ids], in all of them."
         )
     return (
-        "All replicas must build the same model and run the same step, and what reads logs, metrics or values of each replica (a callback, "
-        "too) must do so in all mains; compare their mains."
+        "All replicas must build the same model and run the same step, equally often: where the data of one main end before those of "
+        "others, pass steps_per_epoch, or repeat() them. What reads logs, metrics or values of each replica (a callback, too) must do so "
+        "in all mains; compare their mains."
     )

@@ -2,8 +2,8 @@
 
 A mean over rows needs no collective: a replica's part of the batch is known, and its loss is weighed by it. What a mask leaves, and
 what sample weights add up to, is not known before the step. There, each replica contributes its own denominator and divides by its
-part of the sum, so that the weighed losses of all replicas add up to that of one device with the global batch. A loss whose
-reduction is a sum adds up by itself: it is divided by the weight that it will get.
+part of the sum, so that the weighed losses of all replicas add up to that of one device with the global batch. (Sums add up by
+themselves: `simdist.training.loss_sums`.)
 
 Invariant: a loss without a mask, and without the reduction "mean_with_sample_weight", needs no all-reduce.
 """
@@ -19,12 +19,13 @@ from keras.src.losses import loss as losses
 
 from simdist.program.arrays import DTypeLike, Tree
 from simdist.program.tracing import active_tracer
+from simdist.training import loss_sums
 from simdist.training.keras_model import StrategyModel, Tensor
+from simdist.training.loss_sums import global_batch, warn_of_a_sum
 
 __all__ = ["needs_global_denominators", "install", "of_global_batch"]
 
 _of_one_device: list[tuple[Callable[..., Tensor], Callable[..., Tensor]]] = []  # Keras' apply_mask and reduce_values
-_parts: list[float] = []
 MEANS = ("mean", "sum_over_batch_size")
 
 
@@ -40,11 +41,11 @@ def of_global_batch(part: float) -> Iterator[None]:
     if tracer.num_replicas == 1:
         yield
         return
-    _parts.append(part)
+    before, global_batch.part = global_batch.part, part
     try:
         yield
     finally:
-        _parts.pop()
+        global_batch.part = before
 
 
 def needs_global_denominators(model: StrategyModel, y_pred: Tree, sample_weight: Tree) -> bool:
@@ -67,13 +68,13 @@ def _shared(denominator: Tensor) -> Tensor:
     if tracer.options is not None and tracer.options.local:
         # A replica that takes steps of its own takes its rows for the whole.
         return denominator
-    return tracer.collective("all_reduce", [denominator], label="loss denominator")[0] * _parts[-1]
+    return tracer.collective("all_reduce", [denominator], label="loss denominator")[0] * (global_batch.part or 0.0)
 
 
 def _apply_mask(sample_weight: Tensor, mask: Tensor, dtype: DTypeLike, reduction: str | None) -> Tensor:
     """As Keras' function of that name; valid entries weigh as many as all entries by the valid ones of the global batch."""
     apply_mask, _ = _of_one_device[0]
-    if not _parts or mask is None or reduction not in MEANS:
+    if global_batch.part is None or mask is None or reduction not in MEANS:
         return apply_mask(sample_weight, mask, dtype=dtype, reduction=reduction)
     mask = ops.cast(mask, dtype)
     total = ops.cast(ops.size(mask), dtype)
@@ -83,14 +84,16 @@ def _apply_mask(sample_weight: Tensor, mask: Tensor, dtype: DTypeLike, reduction
 
 def _reduce_values(values: Tensor, sample_weight: Tensor = None, reduction: str | None = "sum_over_batch_size") -> Tensor:
     """As Keras' function of that name; a mean by sample weight divides by the weights of the global batch."""
-    if _parts and reduction == "mean_with_sample_weight" and sample_weight is not None and len(values.shape) > 0:
+    is_shared = global_batch.part is not None
+    if is_shared and reduction == "mean_with_sample_weight" and sample_weight is not None and len(values.shape) > 0:
         return ops.divide_no_nan(ops.sum(values), _shared(ops.cast(ops.sum(sample_weight), values.dtype)))
-    if _parts and 0 in values.shape:
+    if is_shared and reduction == "sum" and not global_batch.in_compiled_loss:
+        warn_of_a_sum()
+    if is_shared and 0 in values.shape:
         # Keras gives an empty array here, which does not add up with the losses of other outputs.
         return ops.sum(values)
     _, reduce_values = _of_one_device[0]
-    loss = reduce_values(values, sample_weight, reduction)
-    return loss / _parts[-1] if _parts and reduction == "sum" else loss
+    return reduce_values(values, sample_weight, reduction)
 
 
 def install() -> None:
@@ -98,3 +101,4 @@ def install() -> None:
     if not _of_one_device:
         _of_one_device.append((losses.apply_mask, losses.reduce_values))
         losses.apply_mask, losses.reduce_values = _apply_mask, _reduce_values
+        loss_sums.install()

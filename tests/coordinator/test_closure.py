@@ -87,6 +87,15 @@ def test_a_dataset_that_has_run_out_is_an_error_that_names_the_worker(strategy: 
     assert running_closure.get() is None
 
 
+def test_a_dataset_that_has_run_out_in_a_plain_function_is_the_same_error(strategy: sd.ParameterServerStrategy) -> None:
+    dataset = iter(sd.ClusterCoordinator(strategy).create_per_worker_dataset(lambda: sd.Dataset.range(2).batch(2)))
+    closure, worker = closure_of(strategy, lambda iterator: int(next(iterator).sum()), dataset), Worker("worker:1")
+    assert closure.run(worker) == 1
+    with pytest.raises(OutOfRangeError, match=r"The dataset of worker:1 has run out"):
+        closure.run(worker)
+    assert running_closure.get() is None
+
+
 def test_a_closure_is_tried_again_a_limited_number_of_times(strategy: sd.ParameterServerStrategy) -> None:
     closure = closure_of(strategy, print)
     assert [closure.may_be_tried_again() for _ in range(MAX_TIME_OUTS + 2)] == [True] * MAX_TIME_OUTS + [False] * 2

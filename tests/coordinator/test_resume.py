@@ -44,6 +44,14 @@ def test_a_crash_repeats_no_row_and_leaves_none_out(crash_s: float, step: Any) -
     assert len(set(taken)) == ROWS - 2
 
 
+def test_a_crash_repeats_no_row_of_a_cache_whose_order_was_drawn() -> None:
+    def drawn() -> sd.Dataset:
+        return sd.Dataset.range(12).shuffle(12).cache().batch(1)
+
+    taken = taken_with(True, lambda faults: faults.crash("worker:0", at=5.5, restart_after=0.5), workers=1, source=drawn)
+    assert sorted(taken) == list(range(12))
+
+
 def test_without_it_a_worker_begins_anew() -> None:
     taken = taken_with(False, lambda faults: faults.crash("worker:1", at=3.5, restart_after=0.4))
     assert len(set(taken)) < len(taken)

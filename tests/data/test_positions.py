@@ -79,3 +79,53 @@ def test_a_seed_that_was_given_is_not_replaced() -> None:
     with pytest.raises(InvalidArgumentError, match=r"shuffle\(seed=2\), and this one has seed=1"):
         iterator.load_state_dict({"consumed": 5, "shuffles": [0], "seeds": [2]})
     assert seeds_in({"consumed": 5, "shuffles": [0]}, [1], [False]) == [1], "a position of before seeds were saved"
+
+
+# -- shuffles before a cache -------------------------------------------------------------------------------------------
+
+
+def cached(seed: int | None = None) -> Dataset:
+    return Dataset.range(9).shuffle(9, seed=seed).cache().shuffle(3, seed=1).repeat(2)
+
+
+def test_the_seed_of_a_shuffle_before_a_cache_is_part_of_a_position() -> None:
+    dataset = cached()
+    iterator = iter(dataset)
+    next(iterator)
+    iterator.load_state_dict({**iterator.state_dict(), "cached_seeds": [12345]})  # as another process would have drawn it
+    expected = iter(cached(seed=12345))
+    next(expected)
+    assert rest(iterator) == rest(expected)
+    assert iterator.state_dict() == expected.state_dict() == {"consumed": 18, "shuffles": [0], "seeds": [1], "cached_seeds": [12345]}
+    following = iter(cached(seed=12345))
+    following.load_state_dict({"consumed": 0, "shuffles": [1], "seeds": [1]})
+    assert rest(iter(dataset)) == rest(following), "later iterators follow"
+
+
+def test_an_iterator_that_goes_elsewhere_leaves_open_ones_as_they_are() -> None:
+    for make in (cached, lambda: Dataset.range(9).shuffle(4).repeat(2)):
+        dataset = make()
+        open_one, other = iter(dataset), iter(dataset)
+        state = open_one.state_dict()
+        expected = iter(dataset)
+        expected.load_state_dict(state)
+        found, wanted = [int(next(open_one))], [int(next(expected))]
+        other.load_state_dict({**state, "seeds": [7] if make is not cached else [1], **({"cached_seeds": [7]} if make is cached else {})})
+        next(other)
+        assert found + rest(open_one) == wanted + rest(expected)
+        assert {key: open_one.state_dict()[key] for key in state if "seeds" in key} == {key: state[key] for key in state if "seeds" in key}
+
+
+def test_caches_of_caches_have_the_seeds_of_all_shuffles() -> None:
+    dataset = Dataset.range(9).shuffle(9).cache().shuffle(9).cache().shuffle(9)
+    state = iter(dataset).state_dict()
+    assert (len(state["seeds"]), len(state["cached_seeds"])) == (1, 2)
+    twin = Dataset.range(9).shuffle(9).cache().shuffle(9).cache().shuffle(9)
+    iterator = iter(twin)
+    iterator.load_state_dict({**state, "cached_seeds": [3, 4], "seeds": [5]})
+    assert rest(iterator) == rest(iter(Dataset.range(9).shuffle(9, seed=3).cache().shuffle(9, seed=4).cache().shuffle(9, seed=5)))
+
+
+def test_a_given_seed_before_a_cache_is_not_replaced() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"shuffle\(seed=2\), and this one has seed=1"):
+        iter(cached(seed=1)).load_state_dict({"consumed": 5, "shuffles": [0], "seeds": [1], "cached_seeds": [2]})

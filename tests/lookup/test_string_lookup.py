@@ -226,3 +226,9 @@ def test_indices_are_those_of_a_plain_dictionary(
     inverted = sd.StringLookup(vocabulary=vocabulary, num_oov_indices=num_oov_indices, mask_token=mask, invert=True)
     words_again = [[word if word in known else mask if word == mask else "[UNK]" for word in row] for row in words]
     assert inverted(expected).tolist() == words_again
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("multi_hot", [[0, 0, 0]] * 2), ("count", [[0, 0, 0]] * 2), ("int", [[], []])])
+def test_samples_may_be_empty(mode: str, expected: list[list[int]]) -> None:
+    lookup = sd.StringLookup(vocabulary=["a", "b"], output_mode=mode)
+    assert np.asarray(lookup(np.zeros((2, 0), "U1"))).tolist() == expected

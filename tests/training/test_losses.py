@@ -13,6 +13,7 @@ import pytest
 import simdist as sd
 from sampling import sampled
 from simdist import keras
+from simdist.errors import LossSumWarning
 
 rng = np.random.default_rng(0)
 X = rng.random((10, 6), np.float32)
@@ -133,3 +134,121 @@ def mixed(namespace: Any) -> Any:
 @pytest.mark.parametrize("strategy", sampled(REPLICAS, ["two replicas"]))
 def test_sums_and_masked_means_stand_side_by_side(strategy: str) -> None:
     require_those_of_keras(mixed, strategy, TEXT, (TAGS, TAGS[:, 0]))
+
+
+# -- losses that are sums ----------------------------------------------------------------------------------------------
+
+SQUARES = plain.losses.MeanSquaredError(reduction="sum")
+
+
+def num_rows(array: Any) -> Any:
+    return plain.ops.cast(plain.ops.shape(array)[0], "float32")
+
+
+def sum_of_squares(y: Any, p: Any) -> Any:
+    return plain.ops.sum((y - p) ** 2) / 10.0
+
+
+class Halved(plain.losses.MeanSquaredError):
+    """A sum of which a subclass makes something else."""
+
+    def __call__(self, y: Any, p: Any, sample_weight: Any = None) -> Any:
+        return super().__call__(y, p, sample_weight) / 2.0
+
+
+class MeanInASum(plain.losses.Loss):
+    """Each row gives its share of the mean, and these are summed."""
+
+    def call(self, y: Any, p: Any) -> Any:
+        return (y - p)[:, 0] ** 2 / num_rows(y)
+
+
+LOSSES: dict[str, Callable[[], Any]] = {
+    "a function that is a sum": lambda: sum_of_squares,
+    "a sum by a loss inside of a function": lambda: lambda y, p: SQUARES(y, p) / 10.0,
+    "a mean by a sum": lambda: lambda y, p: SQUARES(y, p) / num_rows(y),
+    "a subclass of a sum": lambda: Halved(reduction="sum"),
+    "a sum that is a mean": lambda: MeanInASum(reduction="sum"),
+    "a function of rows": lambda: lambda y, p: (y - p) ** 2,
+    "a mean of a mean": lambda: lambda y, p: 2 * plain.losses.MeanSquaredError()(y, p),
+    "labels": lambda: lambda y, p: plain.ops.sum(plain.ops.cast(y > 1, "float32") * p),
+}
+
+
+class Summed(plain.metrics.Metric):
+    """Adds up a loss whose reduction is a sum."""
+
+    def __init__(self) -> None:
+        super().__init__(name="summed")
+        self.total = self.add_weight(name="total", initializer="zeros")
+
+    def update_state(self, y: Any, p: Any, sample_weight: Any = None) -> None:
+        self.total.assign_add(SQUARES(y, p))
+
+    def result(self) -> Any:
+        return self.total + 0.0
+
+
+class Penalty(plain.layers.Layer):
+    """Adds a mean that is a sum over the rows, divided by their number."""
+
+    def call(self, x: Any) -> Any:
+        self.add_loss(SQUARES(plain.ops.zeros_like(x), x) / num_rows(x))
+        return x
+
+
+def of_loss(loss: Any, namespace: Any) -> Any:
+    model = namespace.Sequential([plain.Input((6,)), Penalty(), plain.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(plain.optimizers.SGD(0.01), loss, metrics=[Summed()])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    sampled([(name, strategy) for name in LOSSES for strategy in REPLICAS], {(name, "three replicas") for name in LOSSES}),
+)
+def test_a_loss_is_tried_to_see_whether_it_is_a_sum_over_rows(name: str, strategy: str) -> None:
+    loss = LOSSES[name]()
+    require_those_of_keras(lambda namespace: of_loss(loss, namespace), strategy, X, Y)
+
+
+def test_evaluate_gives_the_losses_and_metrics_of_one_device() -> None:
+    expected = of_loss(sum_of_squares, plain).evaluate(X, Y, batch_size=4, verbose=0, return_dict=True)
+    with sd.MirroredStrategy(2).scope():
+        model = of_loss(sum_of_squares, keras)
+    found = model.evaluate(X, Y, batch_size=4, verbose=0, return_dict=True)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_loss_that_reads_variables_is_a_mean_unless_its_reduction_says_otherwise() -> None:
+    def make(namespace: Any) -> Any:
+        scale = plain.Variable(0.5, trainable=False, name="scale")
+        model = namespace.Sequential([plain.Input((6,)), plain.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(plain.optimizers.SGD(0.01), lambda y, p: plain.ops.mean((y - p) ** 2) * scale)
+        return model
+
+    require_those_of_keras(make, "two replicas", X, Y)
+
+
+@pytest.mark.parametrize("where", ["compute_loss", "train_step"])
+def test_a_sum_in_code_of_ones_own_is_reported(where: str) -> None:
+    def compute_loss(self: Any, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True) -> Any:
+        return SQUARES(y, y_pred) / num_rows(y)
+
+    def train_step(self: Any, state: Any, data: Any) -> Any:
+        SQUARES(data[1], data[1])
+        return keras.Model.train_step(self, state, data)
+
+    own = type("Own", (keras.Sequential,), {where: {"compute_loss": compute_loss, "train_step": train_step}[where]})
+
+    def fitted(make: Any, scope: Any) -> list[float]:
+        with scope:
+            model = make([plain.Input((6,)), plain.layers.Dense(1, kernel_initializer="ones")])
+            model.compile(plain.optimizers.SGD(0.01), "mse")
+        losses: list[float] = model.fit(X, Y, batch_size=5, epochs=2, shuffle=False, verbose=0).history["loss"]
+        return losses
+
+    expected = fitted(keras.Sequential, sd.OneDeviceStrategy().scope())
+    with pytest.warns(LossSumWarning, match="divide it by keras.ops.shape"):
+        found = fitted(own, sd.MirroredStrategy(2).scope())
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

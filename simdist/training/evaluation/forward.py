@@ -45,8 +45,11 @@ def test(model: StrategyModel, given: Sequence[int]) -> ReplicaForward:
         rows = jax.tree_util.tree_leaves(data)[0].shape[0]
         context = get_replica_context()
         weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
-        with of_global_batch(weight):
-            found = _of_test_step(model, data, given, values) if own else _of_compiled_test(model, data, rows, given, values)
+        if own:
+            with of_global_batch(weight):
+                found = _of_test_step(model, data, given, values)
+        else:
+            found = _of_compiled_test(model, data, rows, weight, given, values)
         return found if rows else [jnp.zeros_like(value) for value in found]
 
     return counted
@@ -58,7 +61,9 @@ def _of_test_step(model: StrategyModel, data: Tree, given: Sequence[int], values
     return metrics
 
 
-def _of_compiled_test(model: StrategyModel, data: Tree, rows: int, given: Sequence[int], values: list[jax.Array]) -> list[jax.Array]:
+def _of_compiled_test(
+    model: StrategyModel, data: Tree, rows: int, weight: float, given: Sequence[int], values: list[jax.Array]
+) -> list[jax.Array]:
     x, y, sample_weight = unpack_x_y_sample_weight(data)
     tracer, metrics = active_tracer(), [as_variable(variable) for variable in model.metrics_variables]
     assert tracer is not None
@@ -67,7 +72,8 @@ def _of_compiled_test(model: StrategyModel, data: Tree, rows: int, given: Sequen
         variable.put_into(replaced, zeros)
     with tracer.overlay(replaced):
         y_pred = model.simdist_forward(x)
-        loss = model.simdist_loss(x, y, y_pred, sample_weight, training=False)
+        with of_global_batch(weight):
+            loss = model.simdist_loss(x, y, y_pred, sample_weight, training=False)
         if rows:
             model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
         return [tracer.read(variable) for variable in metrics]

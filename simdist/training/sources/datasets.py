@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Self, cast
 
 from simdist.data import Dataset
+from simdist.data.caching import Cache
 from simdist.data.nodes import Node
-from simdist.data.reorder import Cache
 from simdist.data.sources import FromIterable
 from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedInput, FunctionInput, InputContext
