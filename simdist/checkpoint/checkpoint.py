@@ -190,6 +190,11 @@ class Checkpoint(Nest):
         if writing is not None:
             writing.wait()
 
+    def settle(self) -> None:
+        """As `sync`, of a save that is over; one that is being written goes on."""
+        if self._writing is not None and self._writing.is_over:
+            self.sync()
+
     def _write(self, path: Path, number: int, options: CheckpointOptions | None, saved: Callable[[], object]) -> str:
         _require_outside("saved")
         options = CheckpointOptions() if options is None else options

@@ -1,7 +1,7 @@
 """What a directory holds: which checkpoints, in which order they were saved, and the newest.
 
 The directory itself says so: what has the name of a checkpoint is a whole one, and its manifest has its place in the order. There is no
-list beside it that could disagree.
+list beside it that could disagree. One whose manifest cannot be read is a checkpoint all the same: who restores it gets the error.
 
 Taught in lesson 09.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simdist.checkpoint.manifest import MANIFEST, read_manifest
 from simdist.errors import DataLossError, InvalidArgumentError
 
-__all__ = ["Found", "found_in", "latest_checkpoint"]
+__all__ = ["Found", "found_in", "latest_checkpoint", "newest_number"]
 
 NAME = re.compile(r"^(?P<prefix>(?!\.).*)-(?P<number>\d+)$")
 
@@ -27,8 +28,8 @@ class Found:
 
     Attributes:
         prefix, number: of its name, ``prefix-number``.
-        sequence: its place in the order of saving.
-        saved_s: the virtual second of its values.
+        sequence: its place in the order of saving; of one that is damaged, after those with smaller numbers.
+        saved_s: the virtual second of its values; 0 of one that is damaged.
     """
 
     path: Path
@@ -45,7 +46,7 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
         checkpoint_dir: where `Checkpoint.save` or a `CheckpointManager` saves.
 
     Returns:
-        The path; None where the directory has no checkpoint, or does not exist.
+        The path; None where the directory has no checkpoint, or does not exist. It may be damaged: `Checkpoint.restore` says so.
 
     Raises:
         InvalidArgumentError: it is a file.
@@ -70,18 +71,34 @@ def found_in(directory: Path, prefix: str | None = None) -> list[Found]:
         raise InvalidArgumentError(f"{str(directory)!r} is a file; expected the directory of the checkpoints.")
     if not directory.is_dir():
         return []
-    found = [_found(path) for path in directory.iterdir() if (path / MANIFEST).is_file() and not path.is_symlink()]
-    named = [one for one in found if one is not None and prefix in (None, one.prefix)]
-    return sorted(named, key=lambda one: (one.sequence, one.number))
+    paths = [path for path in directory.iterdir() if not path.is_symlink() and _has_manifest(path)]
+    named = [one for one in map(_found, paths) if one is not None and prefix in (None, one.prefix)]
+    whole = [one for one in named if one.sequence >= 0]
+    return sorted([one if one.sequence >= 0 else _placed(one, whole) for one in named], key=lambda one: (one.sequence, one.number))
+
+
+def _has_manifest(path: Path) -> bool:
+    return (path / MANIFEST).is_file() and not (path / MANIFEST).is_symlink()
+
+
+def newest_number(directory: Path, prefix: str) -> int:
+    """The highest number that is taken in a directory, by a checkpoint or by anything else with such a name; 0 where none is."""
+    matches = [NAME.match(path.name) for path in directory.iterdir()] if directory.is_dir() else []
+    return max([int(match["number"]) for match in matches if match is not None and match["prefix"] == prefix], default=0)
 
 
 def _found(path: Path) -> Found | None:
-    """A checkpoint by its name and its manifest; None of what is damaged, or not ours to read."""
+    """A checkpoint by its name and its manifest; without a place where that cannot be read."""
     match = NAME.match(path.name)
     if match is None:
         return None
     try:
         manifest = read_manifest(path)
     except (DataLossError, InvalidArgumentError, OSError):
-        return None
+        return Found(path, match["prefix"], int(match["number"]), -1, 0.0)
     return Found(path, match["prefix"], int(match["number"]), manifest.sequence, manifest.saved_s)
+
+
+def _placed(damaged: Found, whole: Sequence[Found]) -> Found:
+    before = [one.sequence for one in whole if one.prefix == damaged.prefix and one.number < damaged.number]
+    return replace(damaged, sequence=max(before, default=0))

@@ -78,13 +78,12 @@ class Unfinished:
         before = self._around / "before"
         try:
             with full_disks(self.target):
-                is_new = not _renamed(self.target, before)
-                try:
-                    self._complete.rename(self.target)
-                except OSError:
-                    if not is_new:
-                        before.rename(self.target)
-                    raise
+                _renamed(self.target, before)
+                self._complete.rename(self.target)
+        except BaseException:
+            if not self.target.exists():
+                _renamed(before, self.target)
+            raise
         finally:
             self.drop()
 
@@ -182,6 +181,12 @@ def _unlogged() -> Iterator[None]:
 def _require_directory(target: Path) -> None:
     if target.is_file():
         raise InvalidArgumentError(f"A checkpoint is a directory, and {str(target)!r} is a file. Give another path.")
+    if target.is_dir() and not (target / MANIFEST).is_file() and any(target.iterdir()):
+        raise InvalidArgumentError(
+            f"{str(target)!r} is a directory with other things than a checkpoint, and would be replaced by it. Give another path."
+        )
+    if "[" in str(target.absolute()):
+        raise InvalidArgumentError(f"Orbax takes the brackets of {str(target.absolute())!r} for a pattern. Give a path without them.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(target.parent, f"{target.name}.")

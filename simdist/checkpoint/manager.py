@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from simdist.arguments import flag, number, whole_number
 from simdist.checkpoint.checkpoint import Checkpoint, PathLike
-from simdist.checkpoint.directory import found_in
+from simdist.checkpoint.directory import found_in, newest_number
 from simdist.checkpoint.files import remove
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manager_index import recover, remove_index, write_index
@@ -58,8 +58,9 @@ class CheckpointManager:
         status: of the last restore by `restore_or_initialize`.
 
     Raises:
-        InvalidArgumentError: max_to_keep below 1, an interval without a counter, a directory that is a file, or a name with a slash.
-        TypeError: `checkpoint` is no `sd.Checkpoint`, or `init_fn` no function.
+        InvalidArgumentError: max_to_keep below 1, an interval or a last step without a counter, a directory that is a file, or a name
+            with a slash.
+        TypeError: `checkpoint` is no `sd.Checkpoint`, `init_fn` no function, or `step_counter` no variable.
 
     Example:
         >>> import tempfile
@@ -97,7 +98,7 @@ class CheckpointManager:
         hours = keep_checkpoint_every_n_hours
         keep_every_s = None if hours is None else HOUR_S * number(hours, "keep_checkpoint_every_n_hours")
         self._rotation = Rotation(None if max_to_keep is None else whole_number(max_to_keep, "max_to_keep", 1), keep_every_s)
-        self._last_step = last_checkpoint_step
+        self._last_step = self._written_step = _checked_step(last_checkpoint_step, step_counter)
         recover(self._directory, self._prefix, self._rotation)
         if self._mains().is_chief:
             remove_leftovers(self._directory, f"{self._prefix}-")
@@ -134,17 +135,26 @@ class CheckpointManager:
             InvalidArgumentError, ResourceExhaustedError, UnavailableError: as `Checkpoint.save`; the checkpoints before stay.
         """
         step = None if self.step_counter is None else int(self.step_counter.numpy())
-        if self._is_early(step, flag(check_interval, "check_interval")):
-            return None
+        try:
+            self.checkpoint.settle()  # one that has failed says so now, and does not count for the interval
+            if self._is_early(step, flag(check_interval, "check_interval")):
+                return None
+            path = self._save(checkpoint_number, options, step)
+        except BaseException:
+            self._last_step = self._written_step
+            raise
+        self._last_step = step
+        return str(path)
+
+    def _save(self, checkpoint_number: int | None, options: CheckpointOptions | None, step: int | None) -> Path:
         mains = self._mains()
         given = None if checkpoint_number is None else whole_number(checkpoint_number, "checkpoint_number", 0)
         number = int(mains.of_chief(self._next_number() if given is None else given))
         path = self._directory / f"{self._prefix}-{number}"
         entry = Entry(path.name, 0.0 if mains.engine is None else mains.engine.now)
         engine, is_chief = mains.engine, mains.is_chief
-        self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, engine, is_chief))
-        self._last_step = step
-        return str(path)
+        self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, engine, is_chief, step))
+        return path
 
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint; where there is none, call `init_fn`.
@@ -167,7 +177,7 @@ class CheckpointManager:
                 damaged = damaged or error
                 warnings.warn(f"{error} CheckpointManager goes on to the one before.", stacklevel=2)
                 continue
-            self._last_step = None if self.step_counter is None else int(self.step_counter.numpy())
+            self._last_step = self._written_step = None if self.step_counter is None else int(self.step_counter.numpy())
             return str(path)
         if damaged is not None:
             raise damaged
@@ -189,8 +199,9 @@ class CheckpointManager:
                 _remove(found.path, mains.engine)
             remove_index(self._directory, self._prefix)
 
-    def _saved(self, entry: Entry, engine: Engine | None, is_chief: bool) -> None:
+    def _saved(self, entry: Entry, engine: Engine | None, is_chief: bool, step: int | None) -> None:
         """A checkpoint is there, whichever task's time it is: those that are too many go."""
+        self._written_step = step
         gone = self._rotation.saved(entry)
         if is_chief:
             write_index(self._directory, self._prefix, self._rotation)
@@ -201,8 +212,7 @@ class CheckpointManager:
         return Mains(Objects.of(self.checkpoint.objects).strategies)
 
     def _next_number(self) -> int:
-        newest = max((one.number for one in found_in(self._directory, self._prefix)), default=0)
-        return 1 + max(newest, self.checkpoint.save_counter)
+        return 1 + max(newest_number(self._directory, self._prefix), self.checkpoint.save_counter)
 
     def _is_early(self, step: int | None, check_interval: bool) -> bool:
         if step is None or self._last_step is None:
@@ -223,6 +233,16 @@ def _checked_interval(interval: int | None, step_counter: StepCounter | None) ->
     if step_counter is None:
         raise InvalidArgumentError(f"checkpoint_interval={interval} needs a step_counter: the variable that counts the steps.")
     return whole_number(interval, "checkpoint_interval", 1)
+
+
+def _checked_step(step: int | None, step_counter: StepCounter | None) -> int | None:
+    if step_counter is not None and not hasattr(step_counter, "numpy"):
+        raise TypeError(f"step_counter is {step_counter!r}; expected the variable that counts the steps")
+    if step is None:
+        return None
+    if step_counter is None:
+        raise InvalidArgumentError(f"last_checkpoint_step={step} needs a step_counter: the variable that counts the steps.")
+    return whole_number(step, "last_checkpoint_step", 0)
 
 
 def _checked_name(name: str) -> str:

@@ -41,6 +41,11 @@ __all__ = [
 REPLICA_VALUES = "replica_values"
 KEPT = "simdist/kept"
 """Below this path is what strategies keep from step to step."""
+KERAS_SLOTS = (
+    *("momentum", "velocity", "velocity_hat", "average", "average_gradient", "norm", "linear"),
+    *("accumulator", "accumulated_grad", "accumulated_delta_var", "gradient_accumulator"),
+)
+"""How Keras' optimizers call what they keep for each variable."""
 
 
 @runtime_checkable
@@ -152,6 +157,7 @@ class VariablePart:
         if found is None:
             return False
         require_fit(self.path, found, self.variable.shape, self.variable.dtype)
+        require_same_slot(self.path, contents.names.get(path, ""), self.variable.name)
         placement, many = self.variable.placement, contents.replicas.get(path, 1)
         own = self.variable.synchronization is VariableSynchronization.ON_READ and self.variable.aggregation is VariableAggregation.NONE
         is_other = self._values(path, contents) is None if self._is_local else own and many > 1
@@ -236,6 +242,7 @@ class PlainVariablePart:
         if found is None:
             return False
         require_fit(self.path, found, tuple(self.variable.shape), self.variable.dtype)
+        require_same_slot(self.path, contents.names.get(path, ""), self.variable.path)
         return True
 
     def restore(self, path: str, contents: Contents, worker: int) -> None:
@@ -316,6 +323,30 @@ def require_fit(path: str, found: Array, shape: tuple[int, ...], dtype: str) -> 
             f"{path} has dtype {dtype}, and the checkpoint has one of {found.dtype}. Make the variable with "
             f"dtype={str(found.dtype)!r}, restore it, and assign it to yours."
         )
+
+
+def require_same_slot(path: str, found: str, name: str) -> None:
+    """Refuse the slot of an optimizer of another kind.
+
+    Args:
+        path: of the variable in the checkpoint.
+        found: what the variable was called that was saved.
+        name: what the one is called that is to have its value.
+
+    Raises:
+        InvalidArgumentError: it is one.
+    """
+    saved, own = _slot_in(found), _slot_in(name)
+    if saved != own and saved and own:
+        raise InvalidArgumentError(
+            f"{path} is the {own!r} of an optimizer, and the checkpoint has a {saved!r} ({found}): it is of an optimizer of another kind. "
+            "Make the optimizer as it was when it was saved, or leave it out."
+        )
+
+
+def _slot_in(name: str) -> str:
+    """Which slot a variable of a Keras optimizer is, by its name: ``adam/dense_kernel_velocity``; empty where it is none."""
+    return max([slot for slot in KERAS_SLOTS if name.endswith(f"_{slot}")], key=len, default="")
 
 
 def _combined(values: HostArray, combine: str) -> HostArray:

@@ -40,7 +40,8 @@ class Restoring:
         self.objects = objects
         self.mains = mains
         self.manifest, arrays = read(path)
-        self.contents = Contents(arrays, {}, dict(self.manifest.states), dict(self.manifest.replicas))
+        names = {name: entry.name for name, entry in self.manifest.arrays.items()}
+        self.contents = Contents(arrays, names, dict(self.manifest.states), dict(self.manifest.replicas))
         self.status = RestoreStatus(str(path))
         counters = self.contents.states.get(COUNTERS, {"save_counter": 0, "draws": {}})
         self.counter: int = counters["save_counter"]

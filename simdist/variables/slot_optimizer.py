@@ -183,11 +183,14 @@ def _optax_roles(state: object, num_cells: int) -> list[Role]:
     lists: dict[str, int] = {}
     roles: list[Role] = []
     for (path, leaf), prefix in zip(found, prefixes, strict=True):
+        last: Any = path[-1] if path else None
+        is_list = isinstance(last, jax.tree_util.SequenceKey) and prefixes.count(prefix) == num_cells
+        if is_list:
+            lists.setdefault(prefix, len(lists))  # also where this server has no cell of the rule: all servers count alike
         if _is_masked(leaf):
             continue
-        last: Any = path[-1] if path else None
-        if isinstance(last, jax.tree_util.SequenceKey) and prefixes.count(prefix) == num_cells:
-            roles.append(Role("slot", last.idx, lists.setdefault(prefix, len(lists))))
+        if is_list:
+            roles.append(Role("slot", last.idx, lists[prefix]))
         else:
             roles.append(Role("shared", number=sum(role.kind == "shared" for role in roles)))
     return roles

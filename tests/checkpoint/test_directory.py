@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import simdist as sd
-from simdist.checkpoint.directory import found_in
+from simdist.checkpoint.directory import found_in, newest_number
 from simdist.checkpoint.manifest import MANIFEST
 from simdist.errors import InvalidArgumentError
 from tests.checkpoint.kept import Kept
@@ -38,9 +38,20 @@ def test_what_is_no_checkpoint_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "ckpt-7").symlink_to(paths[0])
     shutil.copytree(paths[0], tmp_path / ".hidden-6")
     shutil.copytree(paths[0], tmp_path / "without a number")
-    broken = shutil.copytree(paths[1], tmp_path / "ckpt-5")
-    (broken / MANIFEST).write_text("{")
     assert sd.latest_checkpoint(tmp_path) == paths[1] and len(found_in(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(("number", "order"), [(3, [1, 2, 3]), (2, [1, 2, 3]), (1, [1, 2, 3])])
+def test_one_whose_manifest_is_damaged_keeps_its_place_so_that_nobody_takes_an_older_one_for_it(
+    number: int, order: list[int], tmp_path: Path
+) -> None:
+    paths = saved(tmp_path / "ckpt", 3)
+    (Path(paths[number - 1]) / MANIFEST).write_text("{")
+    assert [one.number for one in found_in(tmp_path)] == order
+    assert sd.latest_checkpoint(tmp_path) == paths[2]
+    assert newest_number(tmp_path, "ckpt") == 3 and newest_number(tmp_path, "other") == 0
+    (tmp_path / "ckpt-7").mkdir()
+    assert newest_number(tmp_path, "ckpt") == 7, "a name that is taken"
 
 
 @pytest.mark.parametrize("prefix", ["ckpt", "a-1", "a b", "über", ""])

@@ -195,7 +195,7 @@ def test_what_is_no_checkpoint_is_refused_by_its_kind(tmp_path: Path) -> None:
     (path / MANIFEST).write_text(json.dumps(content | {"version": 99}))
     with pytest.raises(InvalidArgumentError, match="version 99; this simdist reads"):
         checkpoint.restore(path)
-    assert sd.latest_checkpoint(tmp_path) is None
+    assert sd.latest_checkpoint(tmp_path) == str(path), "not an older one, or none"
 
 
 @pytest.mark.parametrize("where", ["the directory", "a file", "the manifest", "a directory in it"])
@@ -328,3 +328,48 @@ def test_the_log_of_orbax_is_as_it_was(tmp_path: Path, caplog: pytest.LogCapture
     with pytest.raises(DataLossError):
         sd.Checkpoint(v=variable([0.0, 0.0])).restore(path)
     assert log.level == before and not caplog.records
+
+
+def test_a_directory_with_other_things_is_not_replaced(tmp_path: Path) -> None:
+    checkpoint: Any = sd.Checkpoint(kept=Kept(1))
+    (tmp_path / "out").mkdir()
+    checkpoint.write(tmp_path / "out")
+    checkpoint.write(tmp_path / "out")  # an empty directory, and a checkpoint, are
+    for other in ("mine", "mine-1"):
+        (tmp_path / other).mkdir()
+        (tmp_path / other / "notes.txt").write_text("text")
+    for save in (checkpoint.write, checkpoint.save):
+        with pytest.raises(InvalidArgumentError, match="other things than a checkpoint"):
+            save(tmp_path / "mine")
+    assert [(tmp_path / other / "notes.txt").read_text() for other in ("mine", "mine-1")] == ["text", "text"]
+    assert checkpoint.save_counter == 0
+
+
+def test_brackets_that_orbax_would_take_for_a_pattern_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="brackets"):
+        sd.Checkpoint(kept=Kept(1)).save(tmp_path / "run[1]" / "ckpt")
+    assert not (tmp_path / "run[1]").exists()
+
+
+@pytest.mark.parametrize("stopped", [1, 2])
+def test_a_save_that_is_interrupted_leaves_the_checkpoint_that_had_its_name(
+    stopped: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept("old")
+    checkpoint: Any = sd.Checkpoint(kept=kept)
+    checkpoint.write(tmp_path / "best")
+    kept.state, rename, count = "new", Path.rename, 0
+
+    def interrupted(self: Path, target: Path) -> Path:
+        nonlocal count
+        count += 1
+        if count == stopped:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.write(tmp_path / "best")
+    checkpoint.restore(tmp_path / "best").assert_consumed()
+    assert kept.state == "old" and listed(tmp_path) == ["best"]

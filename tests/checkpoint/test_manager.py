@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -231,6 +232,8 @@ def test_a_number_that_is_used_again_is_replaced_and_is_the_newest(tmp_path: Pat
         ({"max_to_keep": 1, "checkpoint_name": ".."}, InvalidArgumentError, "checkpoint_name"),
         ({"max_to_keep": 1, "checkpoint_interval": 0, "step_counter": 1}, InvalidArgumentError, "checkpoint_interval"),
         ({"max_to_keep": 1, "init_fn": 3}, TypeError, "init_fn is 3"),
+        ({"max_to_keep": 1, "step_counter": 3}, TypeError, "step_counter is 3"),
+        ({"max_to_keep": 1, "last_checkpoint_step": 3}, InvalidArgumentError, "needs a step_counter"),
     ],
 )
 def test_arguments_are_checked(options: dict[str, Any], error: type[Exception], words: str, tmp_path: Path) -> None:
@@ -252,3 +255,42 @@ def test_other_things_than_a_checkpoint_and_a_directory_are_refused(tmp_path: Pa
     with pytest.raises(TypeError, match="check_interval"):
         manager.save(check_interval=1)  # type: ignore[arg-type]
     assert listed(tmp_path / "new") == [] and manager.directory == str(tmp_path / "new")
+
+
+def test_a_new_manager_does_not_begin_anew_where_manifests_are_damaged(tmp_path: Path) -> None:
+    manager = managed(tmp_path, 3)
+    for _ in range(2):
+        manager.save()
+    (tmp_path / "ckpt-2" / MANIFEST).write_text("{")
+    with pytest.warns(UserWarning, match=r"ckpt-2.*is damaged.*goes on to the one before"):
+        assert managed(tmp_path, 3).restore_or_initialize() == str(tmp_path / "ckpt-1")
+    (tmp_path / "ckpt-1" / MANIFEST).write_text("")
+    begun: list[int] = []
+    another = managed(tmp_path, 3, init_fn=lambda: begun.append(1))
+    with pytest.warns(UserWarning), pytest.raises(DataLossError, match="is damaged"):
+        another.restore_or_initialize()
+    assert not begun
+    assert another.save() == str(tmp_path / "ckpt-3"), "none of them is replaced"
+
+
+def test_an_asynchronous_save_that_fails_is_an_error_of_the_next_call_and_does_not_count_for_the_interval(tmp_path: Path) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    with strategy.scope():
+        v, counter = variable(np.zeros(1000)), variable(np.int32(0))
+    manager = sd.CheckpointManager(sd.Checkpoint(v=v), tmp_path, None, step_counter=counter, checkpoint_interval=100)
+    options = sd.CheckpointOptions(enable_async=True)
+    strategy.cluster.faults.disk_full(strategy.program_task, at=0.0, until=2.0)
+    sd.sleep(0.1)
+
+    def save(step: int) -> str | None:
+        counter.assign(np.int32(step))
+        return manager.save(options=options)
+
+    assert save(1) is not None and save(2) is None  # under way
+    sd.sleep(1.0)
+    with pytest.raises(ResourceExhaustedError, match="disk"):
+        save(3)
+    sd.sleep(2.0)
+    assert names([save(4) or ""]) == ["ckpt-2"] and save(5) is None
+    manager.sync()
+    assert save(6) is None and names(manager.checkpoints) == ["ckpt-2"]

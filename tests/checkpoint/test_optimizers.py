@@ -220,3 +220,68 @@ def test_an_optimizer_with_several_sets_of_variables_has_the_state_of_each(tmp_p
     train(others, other)
     status.assert_consumed()
     assert [v.numpy().tolist() for v in others] == [v.numpy().tolist() for v in pair]
+
+
+LABELLED = optax.multi_transform(
+    {"matrix": optax.adam(0.1), "vector": optax.sgd(0.1, momentum=0.9)},
+    lambda leaves: ["matrix" if leaf.ndim == 2 else "vector" for leaf in leaves],
+)
+
+
+def labelled(strategy: Any) -> tuple[Any, Any, Any]:
+    """A matrix and a vector, each with a rule of its own, and what takes a step."""
+    with strategy.scope():
+        variables, optimizer = [variable(np.ones((3, 2))), variable(np.ones(5))], sd.Optimizer(LABELLED)
+        optimizer.build(variables)
+
+    @sd.function
+    def step() -> None:
+        strategy.run(lambda: optimizer.apply_gradients([(v.value * 0.5, v) for v in variables]))
+
+    def take() -> list[Any]:
+        if isinstance(strategy, sd.ParameterServerStrategy):
+            coordinator = sd.ClusterCoordinator(strategy)
+            coordinator.schedule(step)
+            coordinator.join()
+        else:
+            step()
+        return [v.numpy() for v in variables]
+
+    return sd.Checkpoint(variables=variables, optimizer=optimizer), take, strategy
+
+
+def test_slots_of_rules_by_labels_find_their_place_also_from_servers_that_hold_one_label_each(tmp_path: Path) -> None:
+    servers, alone = (lambda count: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": count}))), sd.OneDeviceStrategy
+    for number, (source, target) in enumerate([(servers(2), alone()), (alone(), servers(2)), (servers(2), servers(1))]):
+        checkpoint, take, _ = labelled(source)
+        take()
+        path = checkpoint.save(tmp_path / f"{number}")
+        expected = take()
+        other, take_other, _ = labelled(target)
+        other.restore(path).assert_consumed()
+        for own, its in zip(take_other(), expected, strict=True):
+            np.testing.assert_allclose(own, its, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("saved_by", "restored_by", "words"),
+    [("Adagrad", "RMSprop", "'velocity' of an optimizer, and the checkpoint has a 'accumulator'"), ("Adam", "Adamax", "'norm'")],
+)
+@pytest.mark.parametrize("scoped", [True, False])
+def test_an_optimizer_of_another_kind_is_refused_although_its_slots_have_the_same_shapes(
+    saved_by: str, restored_by: str, words: str, scoped: bool, tmp_path: Path
+) -> None:
+    def made(kind: str) -> Any:
+        optimizer = getattr(keras.optimizers, kind)(0.1)
+        if not scoped:
+            optimizer.build([keras.Variable(np.ones(3), name="v")])
+            return optimizer
+        with sd.MirroredStrategy(2).scope():
+            own = sd.Optimizer(optimizer)
+            own.build([variable(np.ones(3, np.float32))])
+        return own
+
+    path = sd.Checkpoint(optimizer=made(saved_by)).save(tmp_path / "ckpt")
+    sd.Checkpoint(optimizer=made(saved_by)).restore(path).assert_consumed()
+    with pytest.raises(InvalidArgumentError, match=words):
+        sd.Checkpoint(optimizer=made(restored_by)).restore(path)

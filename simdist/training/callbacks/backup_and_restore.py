@@ -186,11 +186,13 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
 
     def _require_all(self, status: RestoreStatus) -> None:
         missing = [path for path in status.missing if path.startswith(("model/", "training"))]
-        if missing:
-            raise InvalidArgumentError(
-                f"The backup {status.path!r} is of another model: it has nothing for {', '.join(missing[:8])}. Give each training a "
-                "backup_dir of its own, or delete the backup."
-            )
+        unused = [path for path in status.superfluous if path.startswith("model/") and not path.startswith("model/metrics")]
+        for what, paths in (("nothing for", missing), ("also", unused)):
+            if paths:
+                raise InvalidArgumentError(
+                    f"The backup {status.path!r} is of another model: it has {what} {', '.join(paths[:8])}. Give each training a "
+                    "backup_dir of its own, or delete the backup."
+                )
 
     def _require_a_step_for_all(self, state: TrainingState | None) -> None:
         if self.save_before_preemption and (state is None or isinstance(state.strategy, ParameterServerStrategy)):
