@@ -9,7 +9,7 @@ that ten equal steps give ten equal kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from jax.extend import core as jex_core
@@ -46,7 +46,14 @@ MARKER = "simdist_marker"
 MARKERS = (MARKER, COLLECTIVE)
 
 
-def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebuild: Rebuild, num_replicas: int = 1) -> Program:
+def cut(
+    name: str,
+    closed: jex_core.ClosedJaxpr,
+    markers: Sequence[Marker],
+    rebuild: Rebuild,
+    num_replicas: int = 1,
+    of_all: Callable[[int], int] = lambda count: count,
+) -> Program:
     """Make the program of a traced step.
 
     Args:
@@ -55,8 +62,9 @@ def cut(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], rebu
         markers: what each marker stands for, by number.
         rebuild: puts the flat results back into the structure that the step returned.
         num_replicas: that take the step together.
+        of_all: how many ids all replicas have together, by the number that this one has.
     """
-    closed, markers = with_row_reads(name, closed, markers, num_replicas)
+    closed, markers = with_row_reads(name, closed, markers, num_replicas, of_all)
     return _Cutter(name, without_dead_reads(closed, markers, MARKER), markers).program(rebuild)
 
 

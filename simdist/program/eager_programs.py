@@ -241,7 +241,9 @@ class _PlayedStep:
     def __call__(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
         values = {source: arrays[number] for number, source in self.given}
         numbers = {table.number: table.numbers(arrays) for table in self.tables}
-        values.update((table.source, table.value(values["rows", table.number, 0], numbers[table.number])) for table in self.tables)
+        for table in self.tables:
+            rows = values["rows", table.number, 0]
+            values[table.source] = table.value(rows, numbers[table.number], values.get(table.source))
         playback = Playback(self.traced, values)
         outer = active.context
         if outer is not self.context:
@@ -291,9 +293,9 @@ class _PlayedTable:
         """Which rows a step has read."""
         return self._op.ids.numbers([np.asarray(arrays[number]) for number in self._inputs])
 
-    def value(self, rows: jax.Array, numbers: RowNumbers) -> jax.Array:
-        """The whole table [n, ...], of the rows [k, ...] that were read."""
-        table = np.full(self._op.variable.shape, np.nan, rows.dtype)
+    def value(self, rows: jax.Array, numbers: RowNumbers, before: jax.Array | None) -> jax.Array:
+        """The whole table [n, ...], of the rows [k, ...] that were read, and of those that other reads of it have given before."""
+        table = np.full(self._op.variable.shape, np.nan, rows.dtype) if before is None else np.array(before)
         table[numbers.unique[: numbers.count]] = np.asarray(rows)[: numbers.count]
         return jnp.asarray(table)
 

@@ -166,6 +166,7 @@ class StepFunction:
                 tracer.markers,
                 lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays)),
                 tracer.num_replicas,
+                tracer.of_all,
             ),
             seconds=self.seconds,
             counts=self.counts,

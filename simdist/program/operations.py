@@ -138,7 +138,13 @@ class VariableHandle:
 
 
 class RuleHandle:
-    """The form in which a program refers to the rule of an optimizer, which says elsewhere how it changes stored values."""
+    """The form in which a program refers to the rule of an optimizer, which says elsewhere how it changes stored values.
+
+    Attributes:
+        lazy_rows: whether it changes only rows that have a gradient, where gradients are rows.
+    """
+
+    lazy_rows: bool = False
 
 
 Rule = str | RuleHandle

@@ -161,8 +161,9 @@ class ReplicaPrograms:
 def warn_of_different_lookups(name: str) -> None:
     """Say that the replicas of a step move whole tables, because they do not look up rows of the same ones."""
     warnings.warn(
-        f"In {name}, replicas look up rows of different tables, or in another order, so whole tables and gradients of them travel in its "
-        "steps, and lazy_rows=True has no effect. Let each replica make the same lookups.",
+        f"In {name}, replicas look up rows of different tables, in another order, or so many more than others that they take the whole "
+        "table. Whole tables and gradients of them travel in its steps, and lazy_rows=True has no effect. Let each replica make the same "
+        "lookups.",
         DenseReadWarning,
         stacklevel=2,
     )

@@ -9,7 +9,7 @@ Taught in lesson 06.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -68,7 +68,9 @@ def num_ids_of(ids: Atom) -> int:
     return prod(aval_in(ids).shape)
 
 
-def found_row_reads(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], num_replicas: int) -> dict[Var, RowRead]:
+def found_row_reads(
+    name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], num_replicas: int, of_all: Callable[[int], int]
+) -> dict[Var, RowRead]:
     """The reads of rows of a step, by what the read gave of the whole variable.
 
     Args:
@@ -76,16 +78,20 @@ def found_row_reads(name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[M
         closed: its jaxpr.
         markers: what its markers stand for, by number.
         num_replicas: that take the step together.
+        of_all: how many ids all of them have, by the number that this one has.
     """
-    return _Finding(name, closed, markers, num_replicas).reads()
+    return _Finding(name, closed, markers, num_replicas, of_all).reads()
 
 
 class _Finding:
     """Finds the reads of a step that may be reads of rows."""
 
-    def __init__(self, name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], num_replicas: int) -> None:
+    def __init__(
+        self, name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], num_replicas: int, of_all: Callable[[int], int]
+    ) -> None:
         self.name = name
         self.num_replicas = num_replicas
+        self.of_all = of_all
         self.jaxpr = closed.jaxpr
         self.constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
         self.markers = markers
@@ -113,7 +119,7 @@ class _Finding:
         if not lookups or any(eqn.primitive.name != LOOKUP or value in eqn.invars[1:] for eqn in lookups):
             return None
         ids = list(dict.fromkeys(eqn.invars[1] for eqn in lookups))
-        if sum(map(num_ids_of, ids)) >= variable.shape[0]:
+        if self.of_all(sum(map(num_ids_of, ids))) >= variable.shape[0]:
             return None  # the whole table is smaller
         if self.num_replicas == 1 and not all(map(num_ids_of, ids)):
             return None  # a replica may have no part of a batch, but others have

@@ -14,7 +14,8 @@ Taught in lesson 06.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -23,11 +24,12 @@ import jax.numpy as jnp
 from jax.extend import core as jex_core
 from jax.extend.core import JaxprEqn, Var
 
+from simdist.errors import DenseUpdateWarning
 from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, bind_collective
 from simdist.program.jaxprs import Atom, aval_in, called, primitives_in, variables_in
 from simdist.program.lookups import LOOKUP, SPREAD, plain_lookup, plain_spread, zeros_for_padding
 from simdist.program.markers import Marker, RowsMarker, UpdateMarker
-from simdist.program.operations import VariableHandle
+from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.row_lookups import RowRead, found_row_reads
 from simdist.program.row_numbers import joint_count
 from simdist.program.sparse_sums import with_rows_in_sums
@@ -41,7 +43,11 @@ Value = Any
 
 
 def with_row_reads(
-    name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], num_replicas: int = 1
+    name: str,
+    closed: jex_core.ClosedJaxpr,
+    markers: Sequence[Marker],
+    num_replicas: int = 1,
+    of_all: Callable[[int], int] = lambda count: count,
 ) -> tuple[jex_core.ClosedJaxpr, list[Marker]]:
     """The step with reads of rows in it, and its markers.
 
@@ -50,10 +56,11 @@ def with_row_reads(
         closed: its jaxpr.
         markers: what its markers stand for, by number.
         num_replicas: that take the step together.
+        of_all: how many ids all of them have, by the number that this one has.
     """
     if not any(primitive in (LOOKUP, SPREAD) for primitive in primitives_in(closed.jaxpr)):
         return with_rows_in_sums(closed), list(markers)
-    reads = found_row_reads(name, closed, markers, num_replicas)
+    reads = found_row_reads(name, closed, markers, num_replicas, of_all)
     if reads and num_replicas > 1:
         rewriting = _Rewriting(closed, markers, reads, num_replicas)
         closed, markers, reads = rewriting.closed(), rewriting.markers, {}
@@ -198,22 +205,26 @@ class _Rewriting:
     # -- sums over replicas ---------------------------------------------------------------------------------------
 
     def _summed(self, eqn: JaxprEqn) -> _RowGradient | None:
-        """The gradient of rows that is given to a sum over replicas, where the sum is the operand of one update of its table alone."""
+        """The gradient of rows that is given to a sum over replicas, where nothing uses the sum but optimizers that change its table."""
         if self.num_replicas == 1 or eqn.params["collective"].kind != SPARSE_SUM:
             return None
         (given,), (total,) = eqn.invars, eqn.outvars
-        users = [(user, number) for user in self.jaxpr.eqns for number, atom in enumerate(user.invars) if atom is total]
-        if len(users) != 1 or total in self.jaxpr.outvars:
+        tables = {self._changed_by(user, number) for user in self.jaxpr.eqns for number, atom in enumerate(user.invars) if atom is total}
+        table = tables.pop() if len(tables) == 1 and total not in self.jaxpr.outvars else None
+        if table is None:
             return None
-        ((update, number),) = users
-        marker = self.markers[update.params["number"]] if update.primitive.name == MARKER else None
+        value = self._value(given)
+        if isinstance(value, _RowGradient):
+            return value if value.read.variable.ref() == table else None
+        read = next((read for read in self.rows_of.values() if read.variable.ref() == table and read.values), None)
+        return _RowGradient(read, []) if read is not None and self._is_zero(given) else None
+
+    def _changed_by(self, eqn: JaxprEqn, number: int) -> Reference | None:
+        """The variable that an optimizer changes with an operand of an equation; None where it is something else."""
+        marker = self.markers[eqn.params["number"]] if eqn.primitive.name == MARKER else None
         if not isinstance(marker, UpdateMarker) or isinstance(marker.rule, str):
             return None
-        value, table = self._value(given), marker.variables[number]
-        if isinstance(value, _RowGradient):
-            return value if value.read.variable is table else None
-        read = next((read for read in self.rows_of.values() if read.variable is table and read.values), None)
-        return _RowGradient(read, []) if read is not None and self._is_zero(given) else None
+        return marker.variables[number].ref()
 
     def _is_zero(self, atom: Atom) -> bool:
         """Whether a value is zeros, as a gradient is on which nothing depends."""
@@ -245,11 +256,23 @@ class _Rewriting:
                 reads.append(value.read.number)
                 operands.append(value.rows())
             else:
+                self._warn_of_dense_rows(marker.rule, variable)
                 reads.append(None)
                 operands.append(self._dense(atom))
         if any(number is not None for number in reads):
             self.markers[eqn.params["number"]] = UpdateMarker(marker.rule, marker.variables, tuple(reads))
         eqn.primitive.bind(*operands, **eqn.params)
+
+    def _warn_of_dense_rows(self, rule: Rule, variable: VariableHandle) -> None:
+        """Say that a rule which leaves rows without a gradient alone gets a gradient of the whole table."""
+        if isinstance(rule, str) or not rule.lazy_rows or all(read.variable is not variable for read in self.rows_of.values()):
+            return
+        warnings.warn(
+            f"lazy_rows=True has no effect on {variable.name!r} in a step: its gradient does not go from lookups straight into the "
+            "optimizer (it was clipped, or summed by the step itself), so it is that of the whole table, and all rows change.",
+            DenseUpdateWarning,
+            stacklevel=2,
+        )
 
     def _takes_rows(self, value: Value, marker: UpdateMarker, variable: VariableHandle) -> TypeGuard[_RowGradient]:
         """Whether an operand of an update is the gradient of all rows that were read; a replica has that of its own."""

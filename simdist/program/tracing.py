@@ -245,6 +245,13 @@ class Tracer:
         self.asked_rank = self.is_rank_dependent = True
         return self._rank
 
+    def of_all(self, count: int) -> int:
+        """How many all replicas have together of what this one has so many of, by the rows of its part of the batch."""
+        if len(self.global_rows) == 1:
+            ((rows, all_rows),) = self.global_rows.items()
+            return count * all_rows // rows if rows else count
+        return count * self.num_replicas
+
     def differs(self, constant: object) -> bool:
         """Whether a constant that this replica hands to code across the replicas may have another value at another replica."""
         if not self.is_rank_dependent:

@@ -21,7 +21,7 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Operation, Program, ReadRows, Register, TracedCollective
 from simdist.program.row_numbers import joint_count
 from simdist.program.values import Aval
-from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedOperation, LinkedProgram, ReadWithRows
+from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedOperation, LinkedProgram, ReadGroups, ReadWithRows, Slot
 
 __all__ = ["fitted", "joint_reads", "own_rows", "read_alike"]
 
@@ -75,7 +75,7 @@ def _met(op: LinkedOperation) -> Hashable | None:
         case ReadWithRows():
             parts = tuple([(part.group, part.positions) for part in op.parts])
             tables = [(table.number, tuple([(shard.group, shard.position) for shard in table.shards])) for table in op.tables]
-            return "rows", op.dense.numbers, parts, tuple(tables)
+            return "rows", parts, tuple(tables)
         case LinkedCollective():
             return "collective", op.collective.row_read
         case ApplyAll() if not op.of_each:
@@ -95,7 +95,19 @@ def _joint(reads: Sequence[ReadWithRows]) -> ReadWithRows:
     for same in zip(*[read.tables for read in reads], strict=True):
         count = joint_count([table.rows.shape[0] for table in same], same[0].ids.num_rows)
         tables.append(replace(same[0], rows=Aval((count, *same[0].rows.shape[1:]), same[0].rows.dtype)))
-    return replace(reads[0], tables=tuple(tables))
+    return replace(reads[0], dense=_all_of([read.dense for read in reads]), tables=tuple(tables))
+
+
+def _all_of(reads: Sequence[ReadGroups]) -> ReadGroups:
+    """A read of all groups that some replicas read: one without a part of the batch counts nothing, and does not read its metrics."""
+    groups: dict[int, tuple[int, Slot, int]] = {}
+    cells: dict[int, tuple[int, ...]] = {}
+    for read in reads:
+        for (group, slot, size_bytes), positions in zip(read.groups, read.cells, strict=True):
+            before = groups.get(group, (group, slot, 0))
+            groups[group] = group, before[1], max(before[2], size_bytes)
+            cells[group] = tuple(sorted({*cells.get(group, ()), *positions}))
+    return ReadGroups(tuple(groups.values()), tuple(cells.values()))
 
 
 @bounded("kernels that take the rows of a replica", size=64)

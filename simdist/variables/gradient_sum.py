@@ -90,7 +90,9 @@ def summed_over_replicas(tracer: Tracer, gradients: Sequence[jax.Array], variabl
 def _is_apart(tracer: Tracer, policy: GradientPolicy, variable: VariableHandle) -> bool:
     """Whether the gradient of a variable has a collective of its own, because rows of it were looked up since it was last changed."""
     num_ids = tracer.lookup_counts.pop(variable.ref(), None)
-    return num_ids is not None and (policy.tables_apart or rows_travel(num_ids, tracer.num_replicas, variable.aval))
+    if policy.tables_apart:
+        return variable.ref() in tracer.tables  # also where the same gradient is added once more
+    return num_ids is not None and rows_travel(num_ids, tracer.num_replicas, variable.aval)
 
 
 def _summed_together(tracer: Tracer, policy: GradientPolicy, gradients: Sequence[jax.Array]) -> list[jax.Array]:

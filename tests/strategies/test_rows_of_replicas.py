@@ -15,7 +15,7 @@ import pytest
 import simdist as sd
 from sampling import sampled
 from simdist import keras
-from simdist.errors import DenseReadWarning, InvalidArgumentError
+from simdist.errors import DenseReadWarning, DenseUpdateWarning, InvalidArgumentError
 from simdist.ledger import ledger as ledger_module
 from simdist.ledger import plans
 
@@ -207,6 +207,68 @@ def test_an_id_that_is_no_row_ends_the_closure_for_all_replicas() -> None:
     coordinator.schedule(step, args=(sd.PerReplica((np.array([1]), np.array([ROWS]))),))
     with pytest.raises(InvalidArgumentError, match=f"asks for row {ROWS}"):
         coordinator.join()
+
+
+def summed_by_hand(strategy: Any, table: Any, rule: Any, gradient: Any) -> None:
+    total = sd.get_replica_context().all_reduce("sum", gradient)
+    rule.apply_gradients([(total, table)], skip_gradients_aggregation=True)
+
+
+def applied_twice(strategy: Any, table: Any, rule: Any, gradient: Any) -> None:
+    for _ in range(2):
+        rule.apply_gradients([(gradient, table)])
+
+
+def lazily_trained(devices: int, rows: int, apply: Any = lambda _, table, rule, gradient: rule.apply_gradients([(gradient, table)])) -> Any:
+    """Two steps with eight ids each, of row 0 and then of row 1; the table, and what travelled for it."""
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), devices_per_worker=devices)
+    with strategy.scope():
+        table = sd.Variable(np.ones((rows, 1), np.float32), name="table")
+        rule = sd.Optimizer(keras.optimizers.SGD(1.0, momentum=0.5), lazy_rows=True)
+
+    def replica(ids: Any) -> None:
+        _, (gradient,) = sd.value_and_grad(lambda: sd.embedding_lookup(table, ids).sum(), [table])()
+        apply(strategy, table, rule, gradient)
+
+    step = sd.function(lambda iterator: strategy.run(replica, args=(next(iterator),)))
+    coordinator = sd.ClusterCoordinator(strategy)
+    dataset = sd.Dataset.from_tensor_slices(np.array([[0, 0]] * 4 + [[1, 1]] * 4, np.int32)).batch(4)
+    iterator = iter(coordinator.create_per_worker_dataset(strategy.distribute_dataset(dataset)))
+    for _ in range(2):
+        coordinator.schedule(step, args=(iterator,))
+    coordinator.join()
+    record = strategy.traffic()[0]
+    return table.numpy().ravel().tolist(), record.bytes_read, record.bytes_updated
+
+
+@pytest.mark.parametrize("rows", [9, 8])
+def test_rows_are_read_where_all_replicas_together_ask_for_fewer_than_there_are(rows: int) -> None:
+    found, expected = lazily_trained(2, rows), lazily_trained(1, rows)
+    assert found == expected
+    assert (found[0][0] == -7.0) == (rows == 9), "lazy_rows has an effect on rows alone"
+
+
+def test_a_gradient_that_is_applied_twice_is_one_of_rows_each_time() -> None:
+    assert lazily_trained(2, 20, applied_twice) == lazily_trained(1, 20, applied_twice)
+
+
+def test_lazy_rows_say_where_they_have_no_effect() -> None:
+    with pytest.warns(DenseUpdateWarning, match="has no effect on 'table' in a step"):
+        lazily_trained(2, 20, summed_by_hand)
+
+
+def test_a_replica_without_rows_reads_no_metrics_and_the_others_still_read_rows() -> None:
+    def read(devices: int) -> tuple[int, int]:
+        strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), devices_per_worker=devices)
+        with strategy.scope():
+            layers = [keras.layers.Embedding(60, 3), keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")]
+            model = keras.Sequential([keras.Input((4,), dtype="int32"), *layers])
+            model.compile("sgd", "mse", metrics=["auc"])
+        model.fit(sd.Dataset.from_tensor_slices((np.arange(8).reshape(2, 4), np.ones((2, 1), np.float32))).batch(8), verbose=0)
+        record = strategy.traffic()[0]
+        return record.reads, record.bytes_read
+
+    assert read(3) == read(1) == (1, 8 * ROW_BYTES)
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------

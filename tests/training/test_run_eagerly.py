@@ -308,3 +308,13 @@ def test_gradients_of_a_table_travel_as_rows_as_in_compiled_steps() -> None:
     assert found[0] == pytest.approx(expected[0], rel=1e-5)
     assert found[1:] == expected[1:]
     assert expected[2] < 12 * 300 * 4 * 4  # no table has travelled
+
+
+def test_a_table_of_which_rows_are_read_twice_has_the_rows_of_both_reads() -> None:
+    ids = np.array([[0, 7], [20, 0], [30, 59], [59, 3]], np.int32)
+    with sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})).scope():
+        words, table = keras.Input((2,), dtype="int32"), keras.layers.Embedding(60, 1)
+        model = keras.Model(words, keras.layers.Flatten()(table(words) + table((words + 1) % 60)))
+        model.compile(keras.optimizers.SGD(0.0), "mse", run_eagerly=True)
+    model.set_weights([np.arange(60, dtype=np.float32)[:, None]])
+    np.testing.assert_array_equal(model.predict(ids, batch_size=2, verbose=0), ids + (ids + 1) % 60)

@@ -12,7 +12,7 @@ Distributed Synchronous SGD, 2016.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -28,6 +28,7 @@ from simdist.runtime.linked import Apply
 from simdist.runtime.serving import Round
 from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.round_order import in_order
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
@@ -179,28 +180,13 @@ class RoundServer:
         task, now = self.server.task, self.server.clock.now
         changes: list[GroupChange] = []
         end = now
-        for updates in self._by_group(complete):
+        for updates in in_order([self.kept.get(ticket, ()) for ticket in complete.tickets]):
             first = updates[0]
             start, end = task.occupy(now, first.priced.costs[first.update.number])
             if len(updates) > 1:
                 _, end = task.occupy(now, cost_of(_kernel(updates)))
             changes.append(GroupChange(updates, start, end))
         self.server.clock.after(end - now, self._apply, (complete, changes, caller, leg, process))
-
-    def _by_group(self, complete: Round) -> Iterator[list[KeptUpdate]]:
-        """The updates that are combined: those of one group and one kernel, the first of each attempt, then the second of each.
-
-        Changes of single elements are combined with none.
-        """
-        together: dict[tuple[int, Kernel, int, int], list[KeptUpdate]] = {}
-        for ticket in complete.tickets:
-            times: dict[tuple[int, Kernel], int] = {}
-            for kept in self.kept.get(ticket, ()):
-                what = kept.update.group, kept.update.kernel
-                times[what] = times.get(what, -1) + 1
-                alone = ticket if kept.update.combination == "each" else -1
-                together.setdefault((*what, times[what], alone), []).append(kept)
-        yield from together.values()
 
     def _apply(self, work: tuple[Round, list[GroupChange], RoundCaller, Leg, Incarnation]) -> None:
         complete, changes, caller, leg, process = work

@@ -100,9 +100,11 @@ class WorkerReplica(TakesPart):
     def _with_own_rows(
         self, op: ReadWithRows, numbers: Sequence[RowNumbers], joint: ReadWithRows, found: Sequence[Bundle]
     ) -> Sequence[Bundle]:
-        """What servers gave, with this replica's rows in the place of those of all."""
+        """What this replica has asked for, of what servers gave to all."""
         sites, first = self._sites_of_rows(op, joint), len(found) - len(op.tables)
-        where, own = (self.device, self.number, self.clock.now), list(found[:first])
+        by_group = dict(zip(joint.dense.numbers, found, strict=False))
+        where = (self.device, self.number, self.clock.now)
+        own = [*(by_group[group] for group in op.dense.numbers), *found[len(by_group) : first]]
         for site, rows, mine in zip(sites, found[first:], numbers, strict=True):
             own += self.lanes.call(self.lane, site, (rows,), None, (mine.joint_positions,), where)
         return own
