@@ -76,7 +76,7 @@ def _train(
     may_diverge = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in hooks.call.callbacks)
     logs: Logs = {}
     model.stop_training = False
-    position = model.simdist_state.position = TrainingPosition(runner, hooks.call.callbacks, epochs.start)
+    position = model.simdist_state.position = TrainingPosition(runner, hooks.call.callbacks, epochs.start, steps)
     hooks.call.on_train_begin()
     position.begin()
     for epoch in range(position.epoch, epochs.stop):

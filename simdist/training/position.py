@@ -46,16 +46,24 @@ class TrainingPosition:
         steps: runs its steps.
         callbacks: of the call.
         epoch: the first.
+        steps_per_epoch: None where only the end of the data shows it.
 
     Attributes:
         epoch: that runs, or is the next; from 0.
         batch: batches of it that are done.
     """
 
-    def __init__(self, steps: PositionedSteps, callbacks: Sequence[keras.callbacks.Callback], epoch: int = 0) -> None:
+    def __init__(
+        self,
+        steps: PositionedSteps,
+        callbacks: Sequence[keras.callbacks.Callback],
+        epoch: int = 0,
+        steps_per_epoch: int | None = None,
+    ) -> None:
         self.steps = steps
         self.callbacks = callbacks
         self.epoch = epoch
+        self.steps_per_epoch = steps_per_epoch
         self.batch = 0
         self._counts: list[StateDict | None] = []
         self._waiting: list[Callable[[], None]] = []
@@ -68,7 +76,8 @@ class TrainingPosition:
     def state_dict(self) -> StateDict:
         """The position, as plain data."""
         counts = [counts_of(callback) for callback in self.callbacks]
-        return {"epoch": self.epoch, "batch": self.batch, "input": self.steps.position(), "callbacks": counts}
+        where = {"epoch": self.epoch, "batch": self.batch, "steps_per_epoch": self.steps_per_epoch}
+        return {**where, "input": self.steps.position(), "callbacks": counts}
 
     def load_state_dict(self, state: SavedState) -> None:
         """Go to a saved position; callbacks get their counts when all of them have begun.
@@ -79,8 +88,14 @@ class TrainingPosition:
         try:
             found = cast("StateDict", state)
             epoch, batch, position, counts = int(found["epoch"]), int(found["batch"]), found["input"], list(found["callbacks"])
+            steps = None if found.get("steps_per_epoch") is None else int(found["steps_per_epoch"])
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidArgumentError(f"not a saved position of a training: {state!r}; expected that of a backup") from error
+        if batch and None not in (steps, self.steps_per_epoch) and steps != self.steps_per_epoch:
+            raise InvalidArgumentError(
+                f"The backup was saved after batch {batch} of {steps} of an epoch, and this training has {self.steps_per_epoch} in an "
+                "epoch: it has other data, or another batch_size. Give it those of the backup, or delete the backup."
+            )
         if position is not None:
             self.steps.go_to(position)
         self.epoch, self.batch, self._counts = epoch, batch, counts

@@ -315,6 +315,15 @@ def test_a_backup_of_another_model_is_refused(other: str, tmp_path: Path) -> Non
         OTHERS[other]().fit(X, Y, callbacks=backup, **options)
 
 
+@pytest.mark.parametrize(("size", "rows"), [(BATCH * 2, len(X)), (BATCH, len(X) - BATCH)])
+def test_a_backup_within_an_epoch_of_other_data_is_refused(size: int, rows: int, tmp_path: Path) -> None:
+    backup, outcome = (lambda: keras.callbacks.BackupAndRestore(tmp_path, 1)), Outcome()
+    with pytest.raises(Interrupted):
+        dense(2).fit(X, Y, batch_size=BATCH, verbose=0, callbacks=[backup(), Watch(outcome, ("batch begin", 3))])
+    with pytest.raises(InvalidArgumentError, match=r"after batch 3 of 5 of an epoch, and this training has .*another batch_size"):
+        dense(2).fit(X[:rows], Y[:rows], batch_size=size, verbose=0, callbacks=[backup()])
+
+
 @pytest.mark.exhaustive
 def test_a_damaged_backup_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
     def backup() -> Any:

@@ -111,7 +111,8 @@ GOOD = {"epoch": 1, "batch": 0, "input": None, "callbacks": []}
 
 
 @pytest.mark.parametrize(
-    "state", [None, 3, [], {}, {"epoch": 1}, *({**GOOD, name: "x"} for name in ("epoch", "batch")), {**GOOD, "callbacks": 5}]
+    "state",
+    [None, 3, [], {}, {"epoch": 1}, *({**GOOD, name: "x"} for name in ("epoch", "batch", "steps_per_epoch")), {**GOOD, "callbacks": 5}],
 )
 def test_what_is_no_position_is_refused_and_changes_nothing(state: Any) -> None:
     position = TrainingPosition(Steps(1), [], epoch=4)
