@@ -22,7 +22,7 @@ from simdist.training.limits import limited_epochs, limited_steps
 from simdist.training.position import TrainingPosition
 from simdist.training.runners import Runner, runner_of
 from simdist.training.sources import Source, count_steps, is_spent, split_arrays, training_source
-from simdist.training.step import finish
+from simdist.training.step import finish, require_same_variables
 
 __all__ = ["fit"]
 
@@ -84,6 +84,7 @@ def _train(
         if not done:
             model.reset_metrics()
         hooks.call.on_epoch_begin(epoch)
+        require_same_variables(model)
         with source.epoch():
             runner.epoch(steps, hooks, done)
         logs = dict(runner.logs())

@@ -25,7 +25,7 @@ from simdist.variables.gradients import value_and_grad
 from simdist.variables.keras_objects import trained_variables
 from simdist.variables.optimizer import Optimizer
 
-__all__ = ["Example", "build", "eager_where_asked", "finish", "only_finite", "prepare_optimizer", "train_step_of"]
+__all__ = ["Example", "build", "eager_where_asked", "finish", "only_finite", "prepare_optimizer", "require_same_variables", "train_step_of"]
 
 
 class Example(Protocol):
@@ -87,6 +87,17 @@ def _traced_step(model: StrategyModel) -> StepFunction:
         return strategy.run(replica_step, args=(next(iterator),))
 
     return StepFunction(train_step)
+
+
+def require_same_variables(model: StrategyModel) -> None:
+    """Refuse that a callback has changed which variables are trainable; the steps of a fit are traced once.
+
+    Raises:
+        InvalidArgumentError: they are others than at its beginning.
+    """
+    known = model.simdist_state.train_step
+    if known is not None and not has_own_step(model) and known[0] != [id(variable) for variable in model.trainable_variables]:
+        _refuse_other_variables(model, known[0])
 
 
 def _refuse_other_variables(model: StrategyModel, known: list[int]) -> None:

@@ -62,6 +62,21 @@ def test_a_layer_that_is_frozen_after_training_asks_for_another_compile(make: Ca
         model.fit(X, Y, verbose=0)
 
 
+def test_a_layer_that_is_frozen_between_epochs_is_refused_before_the_next_one() -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = model_of_two(keras)
+    seen: list[Any] = []
+
+    def freeze(epoch: int, logs: Any) -> None:
+        model.get_layer("one").trainable = False
+        seen.append(model.get_weights()[0])
+
+    with pytest.raises(InvalidArgumentError, match=r"no longer: sequential.*/one/kernel.*Compile it again"):
+        model.fit(X, Y, epochs=3, verbose=0, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=freeze)])
+    assert len(seen) == 1
+    np.testing.assert_array_equal(model.get_weights()[0], seen[0])
+
+
 def test_plain_keras_refuses_a_layer_that_is_frozen_after_training_too() -> None:
     model = model_of_two(plain)
     model.fit(X, Y, verbose=0)
