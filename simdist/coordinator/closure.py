@@ -15,7 +15,7 @@ from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorke
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
-from simdist.input import InputContext
+from simdist.input import DistributedIterator, InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
@@ -49,7 +49,9 @@ class Closure:
     begun: str = ""
     resuming: tuple[PerWorkerIterator, ...] = ()
     handed_out: tuple[NumberedBatches, ...] = ()
-    taken: dict[str, list[DatasetIterator]] = field(default_factory=dict[str, list[DatasetIterator]])
+    taken: dict[str, list[DatasetIterator | DistributedIterator]] = field(
+        default_factory=dict[str, list["DatasetIterator | DistributedIterator"]]
+    )
 
     def may_be_tried_again(self) -> bool:
         """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""
@@ -84,7 +86,7 @@ class Closure:
         if known is None or not all(iterator.is_in_place(worker) for iterator in self.resuming):
             return None
         if isinstance(known[0], ReplicaCalls):
-            known[0].align()  # before other batches take the place of those that some replicas have not taken
+            known[0].align(self._resumed(worker))  # before other batches take the place of those that some replicas have not taken
         for batches in self.handed_out:
             batches.put_in_place(worker)
         self._note_taken(worker)
@@ -97,7 +99,7 @@ class Closure:
         with self._running_on(worker):
             call = bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
         if isinstance(call, ReplicaCalls):
-            call.align()
+            call.align(self._resumed(worker))
         self._note_taken(worker)
         return call
 
@@ -165,7 +167,11 @@ class Closure:
     def _note_taken(self, worker: Worker) -> None:
         """Note which iterators the closure takes batches of: what they have given counts when the closure does."""
         if self.resuming:
-            self.taken[worker.name] = [worker.local[iterator.number] for iterator in self.resuming]
+            self.taken[worker.name] = self._resumed(worker)
+
+    def _resumed(self, worker: Worker) -> list[DatasetIterator | DistributedIterator]:
+        """The worker's iterators of the datasets that are resumed."""
+        return [worker.local[iterator.number] for iterator in self.resuming]
 
     def _input_context(self, worker: Worker) -> InputContext:
         return self.strategy.input_context(worker.name)

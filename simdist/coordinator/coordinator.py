@@ -224,15 +224,10 @@ class ClusterCoordinator:
                 TensorFlow: the worker begins its dataset anew, and batches of such closures are lost.
 
         Raises:
-            InvalidArgumentError: another kind of source, a function under ``@sd.function(seconds=...)``, or resume=True where workers have
-                several devices.
+            InvalidArgumentError: another kind of source, or a function under ``@sd.function(seconds=...)``.
             TypeError: resume is neither True nor False.
         """
-        if flag(resume, "resume") and self.strategy.replicas is not None:
-            raise InvalidArgumentError(
-                f"resume=True is not known for workers with {self.strategy.replicas.count} devices each (devices_per_worker=): they begin "
-                "their datasets anew. Leave one of the two out."
-            )
+        flag(resume, "resume")
         if isinstance(source, (Dataset, DistributedFromFunction)) or callable(source):
             pipelines = {name: self.strategy.input_context(name) for name in self.strategy.workers}
             return PerWorkerDataset(source, pipelines, resume)

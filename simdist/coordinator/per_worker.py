@@ -144,12 +144,12 @@ class PerWorkerIterator(PerWorker[DatasetIterator | DistributedIterator]):
 
     def is_in_place(self, worker: Worker) -> bool:
         """Whether the worker's iterator stands where the next closure has to begin."""
-        iterator: DatasetIterator | None = worker.local.get(self.number)
+        iterator: DatasetIterator | DistributedIterator | None = worker.local.get(self.number)
         return iterator is not None and iterator.state_dict() == self.accepted.get(worker.name)
 
     def put_in_place(self, worker: Worker) -> None:
         """Let the worker's iterator stand after the last batch of a closure that counts: its process is new, or a closure did not count."""
-        iterator: DatasetIterator = worker.local[self.number]
+        iterator: DatasetIterator | DistributedIterator = worker.local[self.number]
         position = self.accepted.setdefault(worker.name, iterator.state_dict())
         if iterator.state_dict() != position:
             iterator.go_to(position)

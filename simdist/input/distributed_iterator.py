@@ -82,6 +82,11 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
             while replica.number < last:
                 replica.next_batch()
 
+    def rewind(self) -> None:
+        for replica in self._replicas:
+            replica.number = self._first
+        self._left = deque([len(self._replicas)] * len(self._elements))
+
     def next_batch(self) -> NoReturn:
         """Refused: it marks this as the iterator of a step, whose replicas take their parts one by one.
 
@@ -148,6 +153,14 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
             InvalidArgumentError: it belongs to another dataset.
         """
         self._steps.load_state_dict(state)
+        self._forget()
+
+    def go_to(self, state: Position) -> None:
+        """As `load_state_dict`, for an iterator beside others of the same dataset."""
+        self._steps.go_to(state)
+        self._forget()
+
+    def _forget(self) -> None:
         self._elements.clear()
         self._left.clear()
         self._first = 0

@@ -11,6 +11,7 @@ Taught in lesson 08.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -189,8 +190,15 @@ class Rebatched:
         Raises:
             InvalidArgumentError: the state belongs to another source.
         """
+        self._begin_at(state, self.batches.load_state_dict)
+
+    def go_to(self, state: Position) -> None:
+        """As `load_state_dict`, for an iterator beside others."""
+        self._begin_at(state, self.batches.go_to)
+
+    def _begin_at(self, state: Position, move: Callable[[Position], None]) -> None:
         part, step, batch_size = part_in(state)
-        self.batches.load_state_dict(state)
+        move(state)
         self.batch_size, self._sizes = batch_size, ()
         self._queue.clear()
         self._ahead, self._step, self._skip = 0, step, part

@@ -24,6 +24,11 @@ __all__ = ["CommonIterator", "ReplicaFeed", "SplitBatches"]
 class ReplicaFeed(ABC):
     """An iterator argument of a step of several replicas."""
 
+    @property
+    def source(self) -> object:
+        """The iterator that gives the batches."""
+        return self
+
     @abstractmethod
     def replica(self, local_rank: int) -> StepIterator:
         """What one replica takes of it, counted from 0 among those that this program feeds."""
@@ -31,6 +36,10 @@ class ReplicaFeed(ABC):
     @abstractmethod
     def align(self) -> None:
         """Let all replicas stand where the first of them is: some may have been stopped in the middle of a step."""
+
+    @abstractmethod
+    def rewind(self) -> None:
+        """Let all replicas stand where the last of them is: they take what some have taken once more."""
 
 
 class CommonIterator(ReplicaFeed):
@@ -48,9 +57,13 @@ class CommonIterator(ReplicaFeed):
     """
 
     def __init__(self, source: StepIterator, count: int) -> None:
-        self.source = source
+        self._source = source
         self._first = 0  # the number of the batch that the source gives next
         self._views = [_View(self) for _ in range(count)]
+
+    @property
+    def source(self) -> StepIterator:
+        return self._source
 
     def replica(self, local_rank: int) -> StepIterator:
         return self._views[local_rank]
@@ -60,6 +73,10 @@ class CommonIterator(ReplicaFeed):
         for view in self._views:
             view.number = last
         self.use_up()
+
+    def rewind(self) -> None:
+        for view in self._views:
+            view.number = self._first
 
     def batch(self, number: int) -> StepBatch:
         """A batch by its number, counted from 0.
@@ -133,6 +150,8 @@ class SplitBatches(ReplicaArgument, ReplicaFeed):
 
     def align(self) -> None:
         """Nothing: each call begins with batches of its own."""
+
+    rewind = align
 
 
 class _Parts(StepIterator):

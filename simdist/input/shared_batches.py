@@ -59,8 +59,9 @@ class SharedBatches(InputIterator):
     def read_position(self) -> Position:
         return {"sources": [self.batches.state_dict()]}
 
-    def go_to(self, position: Position) -> None:
-        self.batches.load_state_dict(sources_in(position, 1)[0])
+    def move_to(self, position: Position, follows: bool) -> None:
+        (source,) = sources_in(position, 1)
+        (self.batches.load_state_dict if follows else self.batches.go_to)(source)
 
 
 @bounded("cuts of batches", size=64)

@@ -73,8 +73,8 @@ class InputIterator(ABC):
         """The position before the step that nobody has seen yet; ``sources`` holds that of each source."""
 
     @abstractmethod
-    def go_to(self, position: Position) -> None:
-        """Go to a position that `read_position` gave."""
+    def move_to(self, position: Position, follows: bool) -> None:
+        """Go to a position that `read_position` gave; whether later iterators of the same sources follow this one."""
 
     def __iter__(self) -> InputIterator:
         return self
@@ -126,7 +126,12 @@ class InputIterator(ABC):
         Raises:
             InvalidArgumentError: the state belongs to another input.
         """
-        self.go_to(state)
+        self.move_to(state, follows=True)
         self._ahead.clear()
         if self._on_restore is not None:
             self._on_restore(state)
+
+    def go_to(self, state: Position) -> None:
+        """As `load_state_dict`, for an iterator beside others: later passes are as they would have been."""
+        self.move_to(state, follows=False)
+        self._ahead.clear()

@@ -29,6 +29,7 @@ class BatchIterator(Protocol):
     def peek(self, i: int = 0) -> Batch: ...
     def state_dict(self) -> Position: ...
     def load_state_dict(self, state: Position) -> None: ...
+    def go_to(self, state: Position) -> None: ...
 
 
 class WorkerPipelines(InputIterator):
@@ -89,7 +90,7 @@ class WorkerPipelines(InputIterator):
         sources = [pipeline.state_dict() for pipeline in self._of_all_workers()]
         return {"sources": sources, "num_workers": self.num_workers}
 
-    def go_to(self, position: Position) -> None:
+    def move_to(self, position: Position, follows: bool) -> None:
         saved: object = position.get("num_workers", self.num_workers)
         if saved != self.num_workers:
             raise InvalidArgumentError(
@@ -98,7 +99,7 @@ class WorkerPipelines(InputIterator):
             )
         every = self._of_all_workers()
         for pipeline, source in zip(every, sources_in(position, len(every)), strict=True):
-            pipeline.load_state_dict(source)
+            (pipeline.load_state_dict if follows else pipeline.go_to)(source)
 
     def _of_all_workers(self) -> list[BatchIterator]:
         """The pipelines of those that read and of those that are away, in the order of the workers."""

@@ -239,8 +239,8 @@ class _Rewriting:
         # Copied, so that the kernel of the rows makes the positions, too: what it makes can travel while it still runs.
         operands = [jnp.array(read.values[2], copy=True), gradient.rows()]
         count = joint_count([read.count] * self.num_replicas, read.variable.shape[0])
-        total = Aval((count, *read.variable.shape[1:]), read.variable.dtype)
         avals = tuple(map(aval_of, operands))
+        total = Aval((count, *avals[1].shape[1:]), avals[1].dtype)
         of_rows = replace(collective, operands=avals, outputs=(total,), row_read=read.number)
         return _RowSum(read, bind_collective(of_rows, operands)[0])
 

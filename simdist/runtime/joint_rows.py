@@ -46,9 +46,9 @@ def _with_sums(program: Program, counts: dict[int, list[int]]) -> Program:
     operations, changed = list[Operation](), dict[Register, Aval]()
     for op in program.operations:
         if isinstance(op, TracedCollective) and (number := op.collective.row_read) is not None:
-            table = tables[number]
-            total = Aval((joint_count(counts[number], table.shape[0]), *table.shape[1:]), table.dtype)
-            if op.collective.outputs != (total,):
+            (traced,) = op.collective.outputs
+            total = Aval((joint_count(counts[number], tables[number].shape[0]), *traced.shape[1:]), traced.dtype)
+            if traced != total:
                 changed[op.outputs[0]] = total
                 op = replace(op, collective=replace(op.collective, outputs=(total,)))
         operations.append(op)

@@ -24,10 +24,21 @@ __all__ = ["LinkedReplicas", "LocalReplicas", "ReadOrder", "ReplicaCalls", "requ
 
 
 class Feed(Protocol):
-    """An iterator from which several replicas take."""
+    """An iterator from which several replicas take.
+
+    Attributes:
+        source: the iterator that gives the batches; the feed itself, where it is one.
+    """
+
+    @property
+    def source(self) -> object: ...
 
     def align(self) -> None:
         """Let all replicas stand where the first of them is."""
+        ...
+
+    def rewind(self) -> None:
+        """Let all replicas stand where the last of them is."""
         ...
 
 
@@ -65,10 +76,17 @@ class ReplicaCalls:
     calls: tuple[BoundCall, ...]
     feeds: tuple[Feed, ...] = ()
 
-    def align(self) -> None:
-        """Let all replicas stand before the same batch of each iterator: a step that was stopped may have left some behind."""
+    def align(self, resumed: Sequence[object] = ()) -> None:
+        """Let all replicas stand before the same batch of each iterator: a step that was stopped may have left some behind.
+
+        Args:
+            resumed: iterators of which that batch is taken once more.
+        """
         for feed in self.feeds:
-            feed.align()
+            if any(feed is iterator or feed.source is iterator for iterator in resumed):
+                feed.rewind()
+            else:
+                feed.align()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import simdist as sd
+from sampling import sampled
 from simdist.coordinator.remote_value import RemoteValue
 
 ROWS = 36
@@ -128,6 +130,79 @@ def test_it_changes_nothing_where_nothing_fails(engine: dict[str, Any]) -> None:
 
 def part_of_one() -> sd.Dataset:
     return sd.Dataset.range(ROWS).batch(1)
+
+
+# -- workers with several devices ---------------------------------------------------------------------------------------
+
+
+def shuffled(rows: int = ROWS) -> sd.Dataset:
+    return sd.Dataset.range(rows).shuffle(rows, seed=5)
+
+
+SOURCES: dict[str, Callable[[sd.ParameterServerStrategy], Any]] = {
+    "split": lambda strategy: strategy.distribute_dataset(shuffled().batch(3)),
+    "in turn": lambda strategy: strategy.distribute_datasets_from_function(lambda _: shuffled().batch(1)),
+    "common": lambda _: lambda: shuffled().batch(2),
+}
+
+
+def taken_by_replicas(kind: str, resume: bool, faults: Callable[[Any], None], steps: int = 9, **options: Any) -> list[list[int]]:
+    """What the two devices of a worker have got in each closure that counts."""
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), devices_per_worker=2, **options)
+    coordinator = sd.ClusterCoordinator(strategy)
+    faults(strategy.cluster.faults)
+    iterator = iter(coordinator.create_per_worker_dataset(SOURCES[kind](strategy), resume=resume))
+
+    def replica(batch: Any) -> Any:
+        return sd.get_replica_context().all_gather(batch * 1, axis=0)
+
+    step = sd.function(lambda iterator: strategy.run(replica, args=(next(iterator),)), seconds=1.0)
+    values = coordinator.fetch([coordinator.schedule(step, args=(iterator,)) for _ in range(steps)])
+    return [np.asarray(strategy.local_results(value)[0]).tolist() for value in values]
+
+
+def calmly(_: Any) -> None:
+    """No fault."""
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("crash_s", sampled(np.linspace(0.2, 9.0, 12).round(1).tolist(), [0.2, 3.4, 5.8]))
+def test_the_devices_of_a_worker_go_on_together(kind: str, crash_s: float) -> None:
+    expected = taken_by_replicas(kind, True, calmly)
+    assert taken_by_replicas(kind, True, lambda faults: faults.crash("worker:0", at=crash_s, restart_after=0.4)) == expected
+    if crash_s > 2.0:
+        assert taken_by_replicas(kind, False, lambda faults: faults.crash("worker:0", at=crash_s, restart_after=0.4)) != expected
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_the_devices_of_a_worker_take_again_what_did_not_count(kind: str) -> None:
+    def silent(faults: Any) -> None:
+        faults.partition("worker:0", "chief:0", at=2.5, until=20.0)
+        faults.pause("worker:0", at=24.3, until=40.0)
+
+    assert taken_by_replicas(kind, True, silent) == taken_by_replicas(kind, True, calmly)
+
+
+def test_a_batch_that_one_device_has_taken_alone_is_taken_again() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), devices_per_worker=2)
+    with strategy.scope():
+        table = sd.Variable(np.zeros((4, 1), np.float32))
+
+    def rows() -> Any:
+        return strategy.distribute_dataset(sd.Dataset.from_tensor_slices(np.array([0, 1, 2, 9, 3, 0], np.int32)).batch(2))
+
+    @sd.function
+    def step(iterator: Any) -> Any:
+        return strategy.run(lambda ids: sd.embedding_lookup(table, ids).sum() + ids.sum(), args=(next(iterator),))
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    iterator = iter(coordinator.create_per_worker_dataset(rows(), resume=True))
+    assert [float(part) for part in strategy.local_results(coordinator.schedule(step, args=(iterator,)).fetch())] == [0.0, 1.0]
+    for _ in range(2):  # the second device's id is no row: the first one has taken its part by then
+        with pytest.raises(sd.errors.InvalidArgumentError, match="asks for row 9"):
+            coordinator.schedule(step, args=(iterator,)).fetch()
+        with pytest.raises(sd.errors.InvalidArgumentError, match="asks for row 9"):
+            coordinator.join()
 
 
 def test_resume_is_true_or_false() -> None:

@@ -26,7 +26,7 @@ class Counted(InputIterator):
     def read_position(self) -> Position:
         return {"read": self.read}
 
-    def go_to(self, position: Position) -> None:
+    def move_to(self, position: Position, follows: bool) -> None:
         self.read = position["read"]
 
 

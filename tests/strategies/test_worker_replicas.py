@@ -339,11 +339,6 @@ def test_replicas_take_the_batches_of_a_function_in_turn() -> None:
     assert contexts[0].get_per_replica_batch_size(64) == 32
 
 
-def test_a_position_of_several_replicas_is_not_kept() -> None:
-    with pytest.raises(sd.errors.InvalidArgumentError, match="resume=True is not known for workers with 2 devices"):
-        sd.ClusterCoordinator(servers()).create_per_worker_dataset(lambda: sd.Dataset.range(4), resume=True)
-
-
 def test_the_end_of_the_data_is_an_error_of_the_closure() -> None:
     strategy = servers()
     with pytest.raises(sd.errors.OutOfRangeError, match="The dataset of worker:0 has run out"):
