@@ -1,8 +1,8 @@
 """Process state: what is global to a Python process, kept for each task and swapped when another task runs.
 
 Keras' names, scopes and seeds, the stack of strategies, ``os.environ`` (TF_CONFIG), JAX's configuration contexts, the module ``__main__``
-with ``sys.argv``, and the prefix of printed lines would otherwise leak from one task into the next at every switch. Two interleaved mains
-must equal two separate ones; the test of that name is the proof.
+with ``sys.argv``, the prefix of printed lines, and the generators of ``random`` and ``numpy.random`` would otherwise leak from one task
+into the next at every switch. Two interleaved mains must equal two separate ones; the test of that name is the proof.
 
 What may live in this file: saving and restoring process-wide state. It imports neither Keras nor JAX: it looks them
 up among the modules that are already loaded.
@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Generic, TextIO, TypeVar, cast
+
+from simdist.global_generators import GlobalGenerators
 
 __all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed"]
 
@@ -31,12 +33,20 @@ class TaskContext:
         environ: variables that this task sees in ``os.environ`` on top of the process' own; None shares them.
         prefix: text before each line that the task prints; empty for none.
         seeds: gives a fresh integer for each unseeded Keras initialiser of this task; None leaves Keras alone.
+        generators: of ``random`` and ``numpy.random``; None shares those of the process.
     """
 
-    def __init__(self, environ: dict[str, str] | None = None, prefix: str = "", seeds: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        environ: dict[str, str] | None = None,
+        prefix: str = "",
+        seeds: Callable[[], int] | None = None,
+        generators: GlobalGenerators | None = None,
+    ) -> None:
         self.environ = environ
         self.prefix = prefix
         self.seeds = seeds
+        self.generators = generators
         self.values: dict[TaskLocal[Any], Any] = {}
         self._keras: tuple[Any, Any] | None = None
         self._jax: list[tuple[Any, Any]] = []
@@ -65,6 +75,8 @@ class TaskContext:
     def _leave(self) -> None:
         self._leave_keras()
         self._leave_jax()
+        if self.generators is not None:
+            self.generators.leave()
         if self.environ is not None:
             self._leave_environ()
         if self._outer_stdout is not None:
@@ -76,6 +88,8 @@ class TaskContext:
         self._enter_keras()
         for state, value in self._jax:
             state.set_local(value)
+        if self.generators is not None:
+            self.generators.enter()
         if self.environ is not None:
             self._enter_environ()
         if self.prefix:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 from types import ModuleType
+from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 import simdist as sd
+from simdist.global_generators import GlobalGenerators
 from simdist.process_state import TaskContext, TaskLocal, active_context
 from simdist.simulation.kernel import Clock
 
@@ -130,3 +134,26 @@ def test_values_of_two_task_locals_are_apart() -> None:
     one, other = TaskLocal(lambda: 1), TaskLocal(lambda: 2)
     one.set(5)
     assert (one.get(), other.get()) == (5, 2)
+
+
+def test_generators_of_a_task_are_its_own() -> None:
+    legacy: Any = np.random
+    tasks = [TaskContext(generators=GlobalGenerators(seed)) for seed in (1, 1, 2)]
+    random.seed(7)
+    legacy.seed(7)
+    found: list[list[Any]] = [[] for _ in tasks]
+    before = active_context()
+    for turn in range(3):
+        for task, drawn in zip(tasks, found, strict=True):
+            task.replace(active_context())
+            if turn == 1:
+                random.seed(3)
+                legacy.seed(3)
+            drawn += [random.randint(0, 10**9), float(legacy.normal()), int(legacy.permutation(100)[0])]
+            before.replace(task)
+    assert found[0] == found[1]
+    assert found[0][:3] != found[2][:3] and found[0][3:] == found[2][3:]
+    after = random.random(), float(legacy.rand())
+    random.seed(7)
+    legacy.seed(7)
+    assert after == (random.random(), float(legacy.rand())), "the process has drawn nothing meanwhile"

@@ -13,9 +13,10 @@ from simdist.data import streams
 from simdist.data.leaves import Array
 from simdist.data.nodes import Node, Pass, Reorder
 from simdist.data.reorder import Shuffle
+from simdist.data.seeds import COMMON_SEED
 from simdist.data.streams import Pull
 
-__all__ = ["Cache", "cached_shuffles_of", "shuffles_of"]
+__all__ = ["Cache", "cached_shuffles_of", "give_common_seeds", "shuffles_of"]
 
 
 class Cache(Reorder):
@@ -107,3 +108,10 @@ def cached_shuffles_of(node: Node) -> list[Shuffle]:
         if isinstance(node, Cache):
             found.update(dict.fromkeys(shuffles_of(source)))
     return list(found)
+
+
+def give_common_seeds(node: Node) -> None:
+    """Let shuffles without a seed have the one of a notebook, so that programs which read parts of the elements agree on their order."""
+    for shuffle in (*shuffles_of(node), *cached_shuffles_of(node)):
+        if shuffle.draws_seed:
+            shuffle.seed = COMMON_SEED

@@ -4,7 +4,7 @@ No global generator exists: every shuffle derives its own stream from (seed, ite
 pipeline gives the same order in every process, and epoch 7 can be rebuilt without running epochs 0 to 6.
 
 A ``shuffle(seed=None)`` draws its seed from the stream of the task that makes it. In a notebook the seed is 0, so that it is
-deterministic too.
+deterministic too; so it is where launched mains read parts of one dataset, which needs one order.
 
 Taught in lesson 01.
 """
@@ -17,9 +17,10 @@ from simdist.caches import bounded
 from simdist.data.leaves import Array
 from simdist.process_state import current_seed
 
-__all__ = ["EPOCH_BLOCK", "epoch_block", "epochs_in_block", "generator", "permutation", "seed_or_default"]
+__all__ = ["COMMON_SEED", "EPOCH_BLOCK", "epoch_block", "epochs_in_block", "generator", "permutation", "seed_or_default"]
 
 WORD = (1 << 64) - 1
+COMMON_SEED = 0  # of what is shuffled without a seed, in programs that know of no other one
 EPOCH_BLOCK = 1 << 15  # rows of consecutive permutations that are made at once, at most
 MOST_EPOCHS = 64  # permutations that are made at once, at most: a short one costs as much as its generator
 LARGEST_KEPT = 1 << 16  # longer permutations are worth their time, and not worth their memory
@@ -27,7 +28,7 @@ LARGEST_KEPT = 1 << 16  # longer permutations are worth their time, and not wort
 
 def seed_or_default(seed: int | None) -> int:
     """The given seed, or a fresh one of the task that runs now; 0 where none has a stream of seeds."""
-    return (current_seed() or 0) if seed is None else int(seed)
+    return (current_seed() or COMMON_SEED) if seed is None else int(seed)
 
 
 def generator(seed: int, iteration: int) -> np.random.Generator:

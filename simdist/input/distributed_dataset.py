@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from simdist.data import Dataset
+from simdist.data.caching import give_common_seeds
 from simdist.data.leaves import Element, Tree
 from simdist.data.options import AutoShardPolicy
 from simdist.errors import InvalidArgumentError
@@ -75,6 +76,8 @@ class DistributedDataset:
                 whole = DistributedInput(source, strategy.workers_at_first, per_worker, input_options=self.options)
         if whole.num_workers > strategy.num_workers:
             whole.without_others(strategy.present_workers)
+        if strategy.launched and isinstance(whole, DistributedInput) and whole.policy is not AutoShardPolicy.OFF:
+            give_common_seeds(whole.dataset.node)  # a row would be lost, or come twice, where mains had other orders
         return whole.worker_pipeline(strategy.worker_index) if strategy.launched else whole
 
     def share_again(self) -> InputView:

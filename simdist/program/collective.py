@@ -55,12 +55,15 @@ class GradientOptions(Protocol):
     Attributes:
         local: whether gradients are not added at all, because each replica takes steps of its own.
         gathers_rows: whether the gradient of a table may travel as rows.
+        reads_rows: whether replicas read rows of tables together, too.
     """
 
     @property
     def local(self) -> bool: ...
     @property
     def gathers_rows(self) -> bool: ...
+    @property
+    def reads_rows(self) -> bool: ...
     def fallback(self) -> GradientOptions | None:
         """Other options, for replicas whose gradients of tables have led to different collectives; None: there are none."""
         ...

@@ -77,6 +77,11 @@ class ReplicaTrace(Protocol):
     num_replicas: int
     in_replica: bool
 
+    @property
+    def rank(self) -> int:
+        """The rank of this replica; a step that asks for it is traced for each replica by itself."""
+        ...
+
     def collective(
         self,
         kind: Literal["all_reduce", "broadcast"],

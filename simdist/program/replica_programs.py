@@ -86,7 +86,7 @@ class ReplicaPrograms:
             fallback = options.fallback() if options is not None and _differ_in_tables(programs) else None
             if fallback is not None:
                 # One replica looks up so many rows that it would send the table, another so few, or none, that it would send rows.
-                if not fallback.gathers_rows:
+                if fallback.reads_rows and not fallback.gathers_rows:
                     warn_of_different_lookups(self.fn.name)
                 options = fallback
                 continue

@@ -128,8 +128,8 @@ class Store:
             if summed:
                 assert self.strategy is not None
                 first, others = _shares(operand, self.strategy.num_replicas_in_sync)
-                if first is others:
-                    self._change(rule, placement.cells, first)
+                if first is others or self.strategy.worker_index:
+                    self._change(rule, placement.cells, others)  # the first of all replicas is another main's
                 else:
                     self._change(rule, [cell for cell in placement.cells if not cell.replica], first)
                     self._change(rule, [cell for cell in placement.cells if cell.replica], others)

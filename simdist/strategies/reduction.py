@@ -188,7 +188,7 @@ def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -
     """Combine a structure of values of this replica with those of the others, in one collective."""
     tracer = active_tracer()
     if tracer is None or tracer.num_replicas == 1:
-        return jax.tree_util.tree_map(lambda leaf: _of_one(op, leaf), value)
+        return jax.tree_util.tree_map(lambda leaf: _of_one(op, present_value(leaf)), value)
     leaves, structure = jax.tree_util.tree_flatten(value)
     leaves = [_summand(op, jnp.asarray(leaf)) for leaf in leaves]
     totals = tracer.collective("all_reduce", leaves, options=options, label=label, averaged=op is ReduceOp.MEAN)

@@ -126,7 +126,7 @@ class WorkerReplicas:
         return LinkedReplicas(tuple(linked))
 
     def _linked(self, fn: StepFunction, call: ReplicaCalls, worker: str, by_rows: bool) -> list[LinkedProgram]:
-        policy = GradientPolicy(by_rows=by_rows, tables_apart=by_rows)
+        policy = GradientPolicy(by_rows=by_rows, tables_apart=by_rows, reads_rows=True)
         programs = self._traced.get((fn, by_rows), lambda: ReplicaPrograms(fn, self.count, 0, policy)).programs(call.calls)
         programs = self._fitted.get(tuple(programs), lambda: fitted(programs))
         linked = [self.strategy.link(program, worker) for program in programs]

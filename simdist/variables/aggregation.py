@@ -21,6 +21,9 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.operations import ReplicaTrace
@@ -175,7 +178,19 @@ def _shared(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.
         return operand
     if rule == "add":
         raise increment_of_sum(variable)
-    return operand / tracer.num_replicas
+    if jnp.issubdtype(operand.dtype, jnp.inexact):
+        return operand / tracer.num_replicas
+    return _whole_share(tracer, operand)
+
+
+def _whole_share(tracer: ReplicaTrace, operand: jax.Array) -> jax.Array:
+    """This replica's share of whole numbers: the first one has the rest, where they cannot be divided equally."""
+    if not isinstance(operand, jax.core.Tracer):
+        known = np.asarray(operand)
+        if not (known % tracer.num_replicas).any():
+            return jnp.asarray(known // tracer.num_replicas)
+    share = operand // tracer.num_replicas
+    return share if tracer.rank else operand - share * (tracer.num_replicas - 1)
 
 
 def increment_of_sum(variable: Aggregated) -> InvalidArgumentError:

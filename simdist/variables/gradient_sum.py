@@ -39,6 +39,7 @@ class GradientPolicy:
         by_rows: whether those of tables of which rows are looked up may travel as rows; default True.
         tables_apart: each table of which rows are looked up has a collective of its own, also where it is small. A main needs that: it does
             not know how many rows the others look up, and all must take part in the same collectives. Default False.
+        reads_rows: replicas read rows of tables together, and say so where they cannot. Default False: each has the tables.
     """
 
     bytes_per_pack: int = 0
@@ -47,6 +48,7 @@ class GradientPolicy:
     local: bool = False
     by_rows: bool = True
     tables_apart: bool = False
+    reads_rows: bool = False
 
     @property
     def gathers_rows(self) -> bool:

@@ -8,12 +8,14 @@ from typing import ParamSpec, TypeVar
 import jax
 
 from simdist.arguments import flag
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.program.operations import Rule, VariableHandle
 from simdist.program.scope import current_scope
 from simdist.program.tracing import active_tracer
 from simdist.variables.handles import AnyVariable, Assignable
 from simdist.variables.optimizer import as_variable
+from simdist.variables.variable import Variable
 
 __all__ = ["value_and_grad"]
 
@@ -29,7 +31,8 @@ def value_and_grad(
     Args:
         fn: returns a scalar, or with `has_aux` a pair (scalar, anything). It may read any variables. Its assignments to variables
             (moving averages, metrics) become part of the step.
-        variables: `sd.Variable` or Keras variables, of shapes (p...); the gradients have their order and their shapes.
+        variables: `sd.Variable` or Keras variables, of shapes (p...); the gradients have their order and their shapes. One that stands
+            there twice has its gradient twice.
         has_aux: whether `fn` returns a pair; default False.
 
     Returns:
@@ -39,6 +42,7 @@ def value_and_grad(
 
     Raises:
         FailedPreconditionError: called in a plain function that a coordinator has scheduled.
+        InvalidArgumentError: a variable beside one of its shards.
         TypeError: `fn` is no function, `variables` is a single one, or `has_aux` neither True nor False.
 
     Example:
@@ -56,7 +60,11 @@ def value_and_grad(
     has_aux = flag(has_aux, "has_aux")
     if isinstance(variables, Assignable):
         raise TypeError("value_and_grad takes a list of variables, and got a single one. Write value_and_grad(fn, [variable]).")
-    handles = [as_variable(variable) for variable in variables]
+    given = [as_variable(variable) for variable in variables]
+    numbers = {handle: number for number, handle in enumerate(dict.fromkeys(variable.ref() for variable in given))}
+    places = [numbers[variable.ref()] for variable in given]
+    handles = [given[places.index(number)] for number in range(len(numbers))]
+    _require_separate(handles)
 
     def run(*args: P.args, **kwargs: P.kwargs) -> tuple[Value, list[jax.Array]]:
         tracer = active_tracer()
@@ -77,6 +85,18 @@ def value_and_grad(
             tracer.update(rule, targets, operands[:count])
             operands = operands[count:]
         found: Tree = (value, aux) if has_aux else value
-        return found, gradients
+        return found, [gradients[place] for place in places]
 
     return run
+
+
+def _require_separate(handles: Sequence[Variable]) -> None:
+    """Refuse a sharded variable beside one of its shards: its gradient would have to be divided among the two."""
+    refs = {handle.ref() for handle in handles}
+    for handle in handles:
+        other = next((other for other in handle.overlapping() if other.ref() in refs), None)
+        if other is not None:
+            raise InvalidArgumentError(
+                f"value_and_grad was given {handle.name} and {other.name}, which are parts of one variable. Give the whole variable, or "
+                "shards."
+            )

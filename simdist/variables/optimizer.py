@@ -110,6 +110,7 @@ class Optimizer:
 
         Raises:
             FailedPreconditionError: called in a plain function that a coordinator has scheduled.
+            InvalidArgumentError: a gradient of another shape than its variable, or two of one variable.
         """
         tracer = active_tracer()
         if tracer is None:
@@ -118,9 +119,10 @@ class Optimizer:
         everything = [(gradient, as_variable(variable)) for gradient, variable in grads_and_vars]
         pairs = [(gradient, variable) for gradient, variable in everything if gradient is not None]
         variables = [variable for _, variable in pairs]
+        _require_one_each(variables)
         # A Keras optimizer is built for all that it is given, as in Keras; an Optax transformation needs all gradients of a state.
         state_of = [variable for _, variable in everything] if is_keras_optimizer(self.wrapped) else variables
-        gradients = [jnp.asarray(gradient, variable.dtype) for gradient, variable in pairs]
+        gradients = [_checked(gradient, variable) for gradient, variable in pairs]
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
             gradients = self._summed(tracer, gradients, variables)
         if variables:
@@ -182,6 +184,27 @@ class Optimizer:
         if is_keras_optimizer(self.wrapped):
             return self.wrapped.iterations
         return sum(rule.count() for rule in self._rules)
+
+
+def _require_one_each(variables: Sequence[Variable]) -> None:
+    """Refuse two gradients of one variable: only one of them would count."""
+    twice = [variable.name for number, variable in enumerate(variables) if any(variable is other for other in variables[:number])]
+    if twice:
+        raise InvalidArgumentError(
+            f"apply_gradients was given two gradients of {', '.join(dict.fromkeys(twice))}. Add them, or apply them one after the other."
+        )
+
+
+def _checked(gradient: ArrayLike, variable: Variable) -> jax.Array:
+    """A gradient as an array.
+
+    Raises:
+        InvalidArgumentError: it has another shape than its variable.
+    """
+    array = jnp.asarray(gradient, variable.dtype)
+    if array.shape != variable.shape:
+        raise InvalidArgumentError(f"The gradient of {variable.name!r} has shape {array.shape}, and the variable {variable.shape}.")
+    return array
 
 
 def renew_rules(optimizer: KerasOptimizer) -> None:

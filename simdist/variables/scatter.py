@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -97,35 +98,44 @@ class Scatter(Gather, VariableHandle):
         """Add to rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_add")
         zeros = jnp.zeros(self.shape, self.dtype)
-        rows = self.checked_rows(indices)
+        rows = self._present_rows(indices)
         self.assign_add(zeros.at[rows].add(self._rows_of(values, rows)))
 
     def scatter_sub(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Subtract from rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_sub")
         zeros = jnp.zeros(self.shape, self.dtype)
-        rows = self.checked_rows(indices)
+        rows = self._present_rows(indices)
         self.assign_add(zeros.at[rows].add(-self._rows_of(values, rows)))
 
     def scatter_update(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Assign to rows."""
-        self._replace("scatter_update", "set", self.checked_rows(indices), values)
+        self._replace("scatter_update", "set", self._present_rows(indices), values)
 
     def scatter_max(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Replace rows by the larger of the row and the value."""
-        self._replace("scatter_max", "max", self.checked_rows(indices), values)
+        self._replace("scatter_max", "max", self._present_rows(indices), values)
 
     def scatter_min(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Replace rows by the smaller of the row and the value."""
-        self._replace("scatter_min", "min", self.checked_rows(indices), values)
+        self._replace("scatter_min", "min", self._present_rows(indices), values)
 
     def scatter_mul(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Multiply rows."""
-        self._replace("scatter_mul", "multiply", self.checked_rows(indices), values)
+        self._replace("scatter_mul", "multiply", self._present_rows(indices), values)
 
     def scatter_div(self, indices: ArrayLike, values: ArrayLike) -> None:
-        """Divide rows."""
-        self._replace("scatter_div", "divide", self.checked_rows(indices), values)
+        """Divide rows.
+
+        Raises:
+            InvalidArgumentError: in a step, a variable of whole numbers: whether a quotient is one is not known there.
+        """
+        if active_tracer() is not None and not jnp.issubdtype(self.dtype, jnp.inexact):
+            raise InvalidArgumentError(
+                f"scatter_div on {self.name}, of dtype {self.dtype}, was called in a step, where nobody knows whether the quotients are "
+                "whole numbers. Compute them, variable.value[rows] // divisors, and use scatter_update; or call it outside of the step."
+            )
+        self._replace("scatter_div", "divide", self._present_rows(indices), values)
 
     def batch_scatter_update(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Assign to elements of a batch: ``v[b, indices[b, j]] = values[b, j]``, for any number of axes b in front (also none).
@@ -143,8 +153,15 @@ class Scatter(Gather, VariableHandle):
         size = self.shape[len(front)]
         if is_known and places.size and not (np.min(np.asarray(places)) >= 0 and np.max(np.asarray(places)) < size):
             raise InvalidArgumentError(f"indices of {self.name}.batch_scatter_update must be from 0 to {size - 1}.")
+        if not is_known:
+            places = _dropped_below_0(places, size)
         grid = np.indices(places.shape, sparse=True)[:-1]
         self._replace("batch_scatter_update", "set", (*grid, places), values)
+
+    def _present_rows(self, indices: ArrayLike) -> Array:
+        """Numbers of rows, of which those that a step finds to be no row change nothing."""
+        rows = self.checked_rows(indices)
+        return _dropped_below_0(rows, self.shape[0]) if isinstance(rows, jax.core.Tracer) else rows
 
     def _replace(self, what: str, how: str, rows: Elements, values: ArrayLike) -> None:
         self._refuse_own_values(what)
@@ -190,6 +207,11 @@ class Scatter(Gather, VariableHandle):
                 f"{wanted}, or what broadcasts to it."
             )
         return given
+
+
+def _dropped_below_0(rows: Array, size: int) -> Array:
+    """Row numbers in a step: to JAX, those below 0 count from the end; those beyond it are dropped."""
+    return jnp.where(jnp.asarray(rows) < 0, size, rows)
 
 
 def _neutral(how: str, dtype: str) -> float:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Protocol, cast
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -309,6 +310,7 @@ class Variable(Scatter, Overlapping, Arithmetic):
 
     def assign_sub(self, delta: ArrayLike) -> None:
         """Subtract from the value, on the tasks that hold it."""
+        self._require_sensible("subtract", delta)
         self._update("add", jnp.negative(canonical(delta, self.name, self.dtype)))
 
     def _update(self, rule: str, given: ArrayLike) -> None:
@@ -321,6 +323,11 @@ class Variable(Scatter, Overlapping, Arithmetic):
             )
         operand = jnp.broadcast_to(operand, self.shape)
         tracer = active_tracer()
+        if tracer is None and isinstance(operand, jax.core.Tracer):
+            raise InvalidArgumentError(
+                f"{self.name} was about to get a value of a jax.jit, grad, scan or vmap, which is no number before that function ends. "
+                "Return the value from the function, and assign it then; or make the function a step, with @sd.function."
+            )
         if tracer is not None:
             tracer.update(rule, [self], [operand])
         else:
@@ -332,7 +339,7 @@ class Variable(Scatter, Overlapping, Arithmetic):
         if tracer is None or not tracer.in_replica or tracer.num_replicas == 1:
             return
         # In a step that knows which replica it is, a number may well differ from those of the others.
-        if summed and not tracer.is_rank_dependent and type(operand) in (int, float):
+        if summed and not tracer.is_rank_dependent and isinstance(operand, (int, float, np.generic)):
             raise InvalidArgumentError(
                 f"{self.name} has aggregation SUM, and every replica was about to {rule} the constant {operand}: the sum would be "
                 f"{tracer.num_replicas} times as much. Give the value that this replica contributes, as an array, or use aggregation MEAN."

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
+from simdist.global_generators import GlobalGenerators
 from simdist.hardware import Device, DiskModel, Network
 from simdist.hardware.wiring import hosts_of
 from simdist.ledger.ledger import Ledger
@@ -20,7 +21,7 @@ from simdist.ledger.sharded import JaxDevice
 from simdist.process_state import TaskContext
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle, BundleType
-from simdist.randomness import keras_seeds
+from simdist.randomness import derive_seed, keras_seeds
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.detection import Detection
@@ -180,7 +181,9 @@ class World:
 
     def context_of(self, task: Task, environ: dict[str, str] | None = None, prefix: str = "") -> TaskContext:
         """Process-wide state for one incarnation, seeded by (seed, task, incarnation)."""
-        return TaskContext(environ, prefix, keras_seeds(self.seed, task.name, task.incarnation))
+        # A launched main is a process of its own; other code of a task is a part of the program that gave it.
+        own = None if environ is None else GlobalGenerators(derive_seed(self.seed, task.name, task.incarnation, "generators"))
+        return TaskContext(environ, prefix, keras_seeds(self.seed, task.name, task.incarnation), own)
 
     def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault", keep_disk: bool = True) -> None:
         """Kill a task's process now; if it is down already, what was said of its restart is replaced.

@@ -1,0 +1,154 @@
+"""What is easily written and has no good meaning: refused, or given the one meaning that it can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+from simdist.errors import InvalidArgumentError
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "one device": sd.OneDeviceStrategy,
+    "mirrored": lambda: sd.MirroredStrategy(2),
+    "servers": lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2)),
+}
+
+
+def run(strategy: Any, fn: Callable[..., Any], *args: Any) -> Any:
+    """What the first replica returns of a function that all run in one step."""
+    step = sd.function(lambda *given: strategy.run(fn, args=given))
+    if isinstance(strategy, sd.ParameterServerStrategy):
+        return sd.ClusterCoordinator(strategy).schedule(step, args=args).fetch()
+    result = step(*args)
+    return strategy.local_results(result)[0] if result is not None else None
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_two_gradients_of_one_variable_are_refused(make: Callable[[], Any]) -> None:
+    strategy = make()
+    with strategy.scope():
+        v, optimizer = sd.Variable([1.0, 2.0], name="v"), sd.Optimizer(keras.optimizers.SGD(0.1))
+    with pytest.raises(InvalidArgumentError, match="two gradients of v"):
+        run(strategy, lambda: optimizer.apply_gradients([(jnp.ones(2), v), (jnp.ones(2), v)]))
+    assert v.numpy().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("gradient", [1.0, np.ones(3, np.float32), np.ones((2, 1), np.float32)])
+def test_a_gradient_of_another_shape_is_refused(gradient: Any) -> None:
+    strategy = sd.OneDeviceStrategy()
+    with strategy.scope():
+        v, optimizer = sd.Variable([1.0, 2.0], name="v"), sd.Optimizer(keras.optimizers.SGD(0.1))
+    with pytest.raises(InvalidArgumentError, match=r"gradient of 'v' has shape .*and the variable \(2,\)"):
+        run(strategy, lambda: optimizer.apply_gradients([(gradient, v)]))
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_variable_that_is_asked_for_twice_has_its_gradient_twice(make: Callable[[], Any]) -> None:
+    strategy = make()
+    with strategy.scope():
+        x, y = sd.Variable([3.0, 1.0]), sd.Variable([2.0, 2.0])
+    found = run(strategy, lambda: sd.value_and_grad(lambda: (x.value**2 * y.value).sum(), [x, y, x])()[1])
+    assert [np.asarray(part).tolist() for part in found] == [[12.0, 4.0], [9.0, 1.0], [12.0, 4.0]]
+
+
+def test_a_variable_beside_one_of_its_shards_has_no_gradient() -> None:
+    strategy = MAKERS["servers"]()
+    with strategy.scope():
+        table: Any = sd.Variable([[1.0], [2.0]], name="table")
+    for given in ([table, table.variables[0]], [table.variables[1], table]):
+        with pytest.raises(InvalidArgumentError, match="are parts of one variable"):
+            run(strategy, lambda given=given: sd.value_and_grad(lambda: table.value.sum(), given)()[0])
+    assert np.asarray(run(strategy, lambda: sd.value_and_grad(lambda: table.value.sum(), table.variables)()[1][1])).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_the_sum_of_a_variable_is_that_of_its_present_value(replicas: int) -> None:
+    strategy = sd.MirroredStrategy(replicas)
+    with strategy.scope():
+        x = sd.Variable(2.0, aggregation="mean")
+
+    def replica() -> Any:
+        total = sd.get_replica_context().all_reduce("sum", {"x": x})
+        x.assign_add(jnp.float32(10.0))
+        return total["x"] + 0
+
+    assert float(run(strategy, replica)) == 2.0 * replicas
+    assert float(x) == 12.0
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize(
+    "name", ["scatter_add", "scatter_sub", "scatter_update", "scatter_max", "scatter_min", "scatter_mul", "scatter_div"]
+)
+def test_a_row_that_a_step_finds_to_be_none_changes_nothing(make: Callable[[], Any], name: str) -> None:
+    strategy = make()
+    with strategy.scope():
+        v = sd.Variable([1.0, 2.0, 4.0], aggregation="none" if name not in ("scatter_add", "scatter_sub") else "mean")
+    run(strategy, lambda rows: getattr(v, name)(rows, jnp.full(3, 3.0)), np.array([-1, 1, 3], np.int32))
+    with sd.OneDeviceStrategy().scope():
+        expected = sd.Variable([1.0, 2.0, 4.0])
+    getattr(expected, name)([1], 3.0)
+    np.testing.assert_allclose(v.numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_an_element_of_a_batch_that_is_none_changes_nothing() -> None:
+    strategy = sd.OneDeviceStrategy()
+    with strategy.scope():
+        v = sd.Variable([[1.0, 2.0], [3.0, 4.0]])
+    run(strategy, lambda rows: v.batch_scatter_update(rows, jnp.full((2, 1), 9.0)), np.array([[-1], [1]], np.int32))
+    assert v.numpy().tolist() == [[1.0, 2.0], [3.0, 9.0]]
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_whole_numbers_are_not_divided_in_a_step(make: Callable[[], Any]) -> None:
+    strategy = make()
+    with strategy.scope():
+        v = sd.Variable(np.array([7, 8], np.int32), name="v")
+    with pytest.raises(InvalidArgumentError, match="whole numbers"):
+        run(strategy, lambda: v.scatter_div([0], [2]))
+    assert v.numpy().tolist() == [7, 8]
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("how", ["assign", "assign_add", "assign_sub"])
+def test_a_value_of_a_function_that_jax_traces_is_not_assigned_outside_of_a_step(make: Callable[[], Any], how: str) -> None:
+    with make().scope():
+        v = sd.Variable(np.ones(2, np.float32), name="v")
+    with pytest.raises(InvalidArgumentError, match=r"v was about to get a value of a jax\.jit"):
+        jax.jit(lambda given: getattr(v, how)(given))(np.ones(2, np.float32))
+    assert v.numpy().tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("change", [lambda v: v.assign_sub(1.0), lambda v: v.assign_add(np.float64(1.0)), lambda v: v.assign_add(1.0)])
+def test_a_constant_of_all_replicas_is_no_contribution_to_their_sum(change: Callable[[Any], None]) -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v = sd.Variable(1.0, aggregation="sum")
+    with pytest.raises(InvalidArgumentError, match="aggregation SUM, and every replica"):
+        run(strategy, lambda: change(v))
+    assert float(v) == 1.0
+
+
+# -- across replicas -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, 4, 5, -3])
+@pytest.mark.parametrize("known", [True, False])
+def test_whole_numbers_that_are_a_sum_of_replicas_stay_whole_when_they_are_assigned(value: int, known: bool) -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        counter: Any = sd.Variable(7, synchronization="on_read", aggregation="sum")
+    if known:
+        sd.function(lambda: counter.assign(value))()
+    else:
+        sd.function(lambda given: counter.assign(given))(np.int32(value))
+    assert (int(counter), str(counter.numpy().dtype)) == (value, "int32")
+    strategy.run(lambda: counter.assign_add(1))
+    assert int(counter) == value + 2
