@@ -15,7 +15,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import ArrayLike, DType, DTypeLike, HostArray, jax_array, present_value, supports_jax_array
 from simdist.program.values import snapshot
 
-__all__ = ["canonical", "kept_dtype", "narrowed", "require_numbers"]
+__all__ = ["canonical", "kept_dtype", "narrowed", "require_known", "require_numbers"]
 
 NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void")
 
@@ -44,6 +44,19 @@ def require_numbers(dtype_name: str, what: str) -> None:
         raise InvalidArgumentError(
             f"{what} holds {text}, and a step computes with numbers. Make numbers of them first, dataset.map(lambda ...: lookup(...)), "
             "or keep them out of it: dataset.map(lambda ...: ...) may leave the component away."
+        )
+
+
+def require_known(value: jax.Array, what: str) -> None:
+    """Refuse a value that is no number yet.
+
+    Raises:
+        InvalidArgumentError: it belongs to a function that JAX is tracing.
+    """
+    if isinstance(value, jax.core.Tracer):
+        raise InvalidArgumentError(
+            f"{what} was about to get a value of a jax.jit, grad, scan or vmap, which is no number before that function ends. Return the "
+            "value from the function, and assign it then; or make the function a step, with @sd.function."
         )
 
 

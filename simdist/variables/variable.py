@@ -15,14 +15,13 @@ from types import MappingProxyType
 from typing import Protocol, cast
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 
 from simdist.arguments import flag
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, DTypeLike, HostArray
-from simdist.program.narrowing import canonical
+from simdist.program.narrowing import canonical, require_known
 from simdist.program.operations import ReplicaTrace
 from simdist.program.scope import Scope, current_scope
 from simdist.program.tracing import Tracer, active_tracer
@@ -323,14 +322,10 @@ class Variable(Scatter, Overlapping, Arithmetic):
             )
         operand = jnp.broadcast_to(operand, self.shape)
         tracer = active_tracer()
-        if tracer is None and isinstance(operand, jax.core.Tracer):
-            raise InvalidArgumentError(
-                f"{self.name} was about to get a value of a jax.jit, grad, scan or vmap, which is no number before that function ends. "
-                "Return the value from the function, and assign it then; or make the function a step, with @sd.function."
-            )
         if tracer is not None:
             tracer.update(rule, [self], [operand])
         else:
+            require_known(operand, self.name)
             self.placement.store.update(rule, [self], [operand])
 
     def _require_sensible(self, rule: str, operand: ArrayLike) -> None:
