@@ -220,8 +220,9 @@ def _remedy(one: Collective, other: Collective) -> str:
             "They look up rows of different tables. Look up rows of the same ones in all mains, also where there are none to look up; or "
             "read the tables as a whole, table.value[ids], in all of them."
         )
-    return (
-        "All replicas must build the same model and run the same step, equally often: where the data of one main end before those of "
-        "others, pass steps_per_epoch, or repeat() them. What reads logs, metrics or values of each replica (a callback, too) must do so "
-        "in all mains; compare their mains."
-    )
+    same = "All replicas must build the same model and run the same step"
+    if len(one.operands) != len(other.operands):
+        same += ", equally often: where the data of one main end before those of others, pass steps_per_epoch, or repeat() them. What"
+    else:
+        same += ", and what"
+    return f"{same} reads logs, metrics or values of each replica (a callback, too) must do so in all mains; compare their mains."
