@@ -334,7 +334,7 @@ class Variable(Scatter, Overlapping, Arithmetic):
         if tracer is None or not tracer.in_replica or tracer.num_replicas == 1:
             return
         # In a step that knows which replica it is, a number may well differ from those of the others.
-        if summed and not tracer.is_rank_dependent and isinstance(operand, (int, float, np.generic)):
+        if summed and not tracer.is_rank_dependent and isinstance(operand, (int, float)):
             raise InvalidArgumentError(
                 f"{self.name} has aggregation SUM, and every replica was about to {rule} the constant {operand}: the sum would be "
                 f"{tracer.num_replicas} times as much. Give the value that this replica contributes, as an array, or use aggregation MEAN."

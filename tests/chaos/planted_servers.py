@@ -9,11 +9,12 @@ import pytest
 
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.queue import ClosureDecision, ClosureQueue
-from simdist.runtime.serving import Round
+from simdist.runtime.simulated import rounds
 from simdist.runtime.simulated.calls import Call, ServerCall
 from simdist.runtime.simulated.chain import Chain
 from simdist.runtime.simulated.remembered import Remembered, Remembers
 from simdist.runtime.simulated.round_call import ApplyingRound
+from simdist.runtime.simulated.round_order import in_order
 from simdist.runtime.simulated.rounds import KeptUpdate, RoundServer
 from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
 
@@ -58,13 +59,11 @@ def reads_do_not_wait_for_their_round(patch: pytest.MonkeyPatch) -> None:
 
 def the_last_update_of_a_round_is_left_out(patch: pytest.MonkeyPatch) -> None:
     """A round with several updates is applied without the last one."""
-    by_group = RoundServer._by_group
 
-    def sloppy(rounds: RoundServer, complete: Round) -> Any:
-        for updates in by_group(rounds, complete):
-            yield updates[:-1] if len(updates) > 1 else updates
+    def sloppy(attempts: Any) -> Any:
+        return [updates[:-1] if len(updates) > 1 else updates for updates in in_order(attempts)]
 
-    patch.setattr(RoundServer, "_by_group", sloppy)
+    patch.setattr(rounds, "in_order", sloppy)
 
 
 def updates_of_the_next_round_are_dropped_with_this_one(patch: pytest.MonkeyPatch) -> None:

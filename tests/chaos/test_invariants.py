@@ -18,9 +18,11 @@ from simdist.chaos.invariants import INVARIANTS
 from simdist.coordinator.queue import ClosureQueue
 from simdist.errors import DeadlineExceededError, UnavailableError
 from simdist.runtime.membership import MemberState
+from simdist.runtime.simulated import rounds
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.processor import Processor
+from simdist.runtime.simulated.round_order import in_order
 from simdist.runtime.simulated.rounds import RoundServer
 from simdist.runtime.simulated.server_loop import ServerLoop
 from simdist.runtime.simulated.world import World
@@ -217,8 +219,7 @@ def preempt_nobody(patch: pytest.MonkeyPatch) -> Scenario:
 
 def leave_one_out(patch: pytest.MonkeyPatch) -> Scenario:
     """A round with several updates is applied without the last one."""
-    by_group = RoundServer._by_group
-    patch.setattr(RoundServer, "_by_group", lambda rounds, complete: (updates[:-1] for updates in by_group(rounds, complete)))
+    patch.setattr(rounds, "in_order", lambda attempts: [updates[:-1] for updates in in_order(attempts)])
     return ROUNDS
 
 
