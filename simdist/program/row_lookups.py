@@ -1,7 +1,7 @@
 """Which reads of a traced step are reads of rows: those of whose value nothing but lookups is used, by ids that follow from the batch.
 
-A step of several replicas reads the rows of all of them together. Then a replica gets its own rows and, for each which one it is
-among the rows of all replicas.
+A step of several replicas reads the rows of all of them together. Then a replica gets its own rows and, for each, which one it is among
+the rows of all replicas.
 
 Taught in lesson 06.
 """
@@ -25,7 +25,7 @@ from simdist.program.markers import ArgumentMarker, Marker, NextMarker, ReadMark
 from simdist.program.operations import VariableHandle
 from simdist.program.row_numbers import HostIds
 
-__all__ = ["RowRead", "found_row_reads", "num_ids_of"]
+__all__ = ["RowRead", "found_row_reads"]
 
 MARKER = "simdist_marker"
 
@@ -51,7 +51,7 @@ class RowRead:
 
     @property
     def count(self) -> int:
-        return sum(map(num_ids_of, self.ids))
+        return sum(map(_num_ids, self.ids))
 
     def is_padded(self, ids: Atom) -> bool:
         """Whether ids below 0 are padding in this lookup."""
@@ -59,11 +59,11 @@ class RowRead:
 
     def at(self, ids: Atom) -> jax.Array:
         """The positions of the rows of one lookup."""
-        before = sum(map(num_ids_of, self.ids[: self.ids.index(ids)]))
-        return self.values[1][before : before + num_ids_of(ids)]
+        before = sum(map(_num_ids, self.ids[: self.ids.index(ids)]))
+        return self.values[1][before : before + _num_ids(ids)]
 
 
-def num_ids_of(ids: Atom) -> int:
+def _num_ids(ids: Atom) -> int:
     """How many ids a lookup has."""
     return prod(aval_in(ids).shape)
 
@@ -119,9 +119,9 @@ class _Finding:
         if not lookups or any(eqn.primitive.name != LOOKUP or value in eqn.invars[1:] for eqn in lookups):
             return None
         ids = list(dict.fromkeys(eqn.invars[1] for eqn in lookups))
-        if self.of_all(sum(map(num_ids_of, ids))) >= variable.shape[0]:
+        if self.of_all(sum(map(_num_ids, ids))) >= variable.shape[0]:
             return None  # the whole table is smaller
-        if self.num_replicas == 1 and not all(map(num_ids_of, ids)):
+        if self.num_replicas == 1 and not all(map(_num_ids, ids)):
             return None  # a replica may have no part of a batch, but others have
         sliced = self._slice(ids)
         if sliced is None:

@@ -183,25 +183,18 @@ def test_the_devices_of_a_worker_take_again_what_did_not_count(kind: str) -> Non
     assert taken_by_replicas(kind, True, silent) == taken_by_replicas(kind, True, calmly)
 
 
-def test_a_batch_that_one_device_has_taken_alone_is_taken_again() -> None:
+@pytest.mark.parametrize("kind", ["split", "common"])
+def test_a_batch_that_one_device_has_taken_alone_is_taken_again(kind: str) -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), devices_per_worker=2)
-    with strategy.scope():
-        table = sd.Variable(np.zeros((4, 1), np.float32))
-
-    def rows() -> Any:
-        return strategy.distribute_dataset(sd.Dataset.from_tensor_slices(np.array([0, 1, 2, 9, 3, 0], np.int32)).batch(2))
-
-    @sd.function
-    def step(iterator: Any) -> Any:
-        return strategy.run(lambda ids: sd.embedding_lookup(table, ids).sum() + ids.sum(), args=(next(iterator),))
-
     coordinator = sd.ClusterCoordinator(strategy)
-    iterator = iter(coordinator.create_per_worker_dataset(rows(), resume=True))
-    assert [float(part) for part in strategy.local_results(coordinator.schedule(step, args=(iterator,)).fetch())] == [0.0, 1.0]
-    for _ in range(2):  # the second device's id is no row: the first one has taken its part by then
-        with pytest.raises(sd.errors.InvalidArgumentError, match="asks for row 9"):
-            coordinator.schedule(step, args=(iterator,)).fetch()
-        with pytest.raises(sd.errors.InvalidArgumentError, match="asks for row 9"):
+    numbers = sd.Dataset.from_tensor_slices(np.array([0, 1, np.inf, 3, 4, 5], np.float32)).batch(2)
+    source = strategy.distribute_dataset(numbers) if kind == "split" else lambda: numbers
+    iterator = iter(coordinator.create_per_worker_dataset(source, resume=True))
+    step = sd.function(lambda iterator: strategy.run(lambda x: sd.check_numerics(x, "x").sum(), args=(next(iterator),)))
+    coordinator.schedule(step, args=(iterator,)).fetch()
+    for _ in range(3):  # the first device finds the number that is none before the other one has begun
+        coordinator.schedule(step, args=(iterator,))
+        with pytest.raises(sd.errors.InvalidArgumentError, match="a value is NaN or Inf"):
             coordinator.join()
 
 

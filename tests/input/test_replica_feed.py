@@ -44,6 +44,18 @@ def test_a_distributed_iterator_lets_those_catch_up_that_were_stopped() -> None:
     assert [rows(iterator.replica(rank).next_batch()) for rank in range(2)] == [[4, 5], [6, 7]]
 
 
+def test_replicas_go_back_to_the_batch_that_not_all_have_taken() -> None:
+    iterator = iter(DistributedDataset(WorkerLayout(2, NoTime()), Dataset.range(8).batch(4)))
+    common = CommonIterator(iter(Dataset.range(8).batch(4)), 2)
+    for feed, second in ((iterator, [4, 5]), (common, [4, 5, 6, 7])):
+        taken = rows(feed.replica(0).next_batch())
+        feed.rewind()
+        assert rows(feed.replica(0).next_batch()) == taken
+        feed.replica(1).next_batch()
+        feed.rewind()  # all have taken it
+        assert rows(feed.replica(0).next_batch()) == second
+
+
 @pytest.mark.parametrize("sizes", [(5, 1), (3,), ()])
 def test_batches_are_cut_into_parts_that_make_them_up(sizes: tuple[int, ...]) -> None:
     batches = [iter(Dataset.from_tensor_slices(np.arange(size)).batch(8)).next_batch() for size in sizes]
