@@ -6,6 +6,7 @@ nothing about time: the engine that runs it knows its price.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -15,7 +16,8 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Program, Rebuild
 from simdist.program.row_numbers import HostIds
 from simdist.program.values import Aval, Bundle, BundleType
-from simdist.variables.update_rule import Combination
+from simdist.variables.state import Group
+from simdist.variables.update_rule import Combination, UpdateRule
 
 __all__ = [
     "Apply",
@@ -26,6 +28,7 @@ __all__ = [
     "LinkedProgram",
     "MakeKey",
     "LinkedCollective",
+    "OfRule",
     "ReadGroups",
     "ReadWithRows",
     "RowOperand",
@@ -185,6 +188,14 @@ class LinkedCollective:
     output: Slot
 
 
+@dataclass(frozen=True)
+class OfRule:
+    """The rule of an optimizer that changes a group; it makes kernels for gradients of other forms, too."""
+
+    rule: UpdateRule
+    group: Group
+
+
 @dataclass(frozen=True, eq=False)
 class Apply:
     """Change one group with the bundle of a slot: a kernel of the group's arrays and the operands gives its next version.
@@ -199,6 +210,7 @@ class Apply:
         of_rows: the same change where all these sums are ids and rows, and not tables; None where there are none.
         cells: the positions in the group of the cells that the operands belong to, those of the rows last; for accounts of what travels.
         of_each: whether each replica of a worker has operands of its own, all of which count.
+        of_rule: of an optimizer; None where none is at hand.
     """
 
     number: int
@@ -215,12 +227,21 @@ class Apply:
     sums: tuple[RowSum, ...] = ()
     of_rows: Apply | None = None
     of_each: bool = False
+    of_rule: OfRule | None = None
 
     @property
     def reads(self) -> tuple[BundleType, ...]:
         """The types of the bundles that the kernel takes."""
         given = (self.given,) if self.given or not (self.rows or self.sums) else ()
         return (self.state, *given, *((operand.rows,) for operand in self.rows), *(total.given for total in self.sums))
+
+    @cached_property
+    def combined_by(self) -> Hashable:
+        """Updates of a group with an equal one do the same, by other operands: gradients of an optimizer may be of other rows."""
+        if self.of_rule is None or self.sums:
+            return self.kernel
+        dtypes = [aval.dtype for aval in (*self.given, *(operand.rows for operand in self.rows))]
+        return self.of_rule, frozenset(zip(self.cells, dtypes, strict=True))
 
     @cached_property
     def gradients(self) -> tuple[tuple[int, Slot], ...]:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from simdist.program.kernels import Kernel
 from simdist.program.operations import Program, Register, Update
 from simdist.program.values import Aval, BundleType, num_bytes
-from simdist.runtime.linked import Apply, ApplyAll, RowOperand, RowSum, Slot
+from simdist.runtime.linked import Apply, ApplyAll, OfRule, RowOperand, RowSum, Slot
 from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, is_of_each
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
@@ -97,7 +97,8 @@ class UpdateLinker:
         else:
             kernel = self._dense_kernel(op, group, positions, (*avals, *(op.variables[number].aval for number, _ in sums)))
         what = self.packing.number(), group.number, group.task, kernel, group.avals, avals, slot, num_bytes(avals), combination_of(op), rows
-        part = Apply(*what, positions, of_each=is_of_each(op))
+        of_rule = None if isinstance(op.rule, str) else OfRule(rule_of(op.rule), group)
+        part = Apply(*what, positions, of_each=is_of_each(op), of_rule=of_rule)
         return self._with_sums(part, op, dense, sums) if sums else part
 
     def _dense_kernel(self, op: Update, group: Group, positions: tuple[int, ...], operands: BundleType) -> Kernel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simdist.errors import FailedPreconditionError
-from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups
+from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, ReadWithRows
 from simdist.variables.state import Layout
 
 __all__ = ["require_one_step"]
@@ -20,8 +20,9 @@ def require_one_step(linked: LinkedProgram, layout: Layout) -> None:
     for op in linked.operations:
         if isinstance(op, ApplyAll):
             changed.update(part.group for part in op.parts)
-        elif isinstance(op, ReadGroups):
-            again = [name for group in op.numbers if group in changed for name in names.get(group, ())]
+        elif isinstance(op, ReadGroups | ReadWithRows):
+            read = op.numbers if isinstance(op, ReadGroups) else op.groups
+            again = [name for group in read if group in changed for name in names.get(group, ())]
             if again:
                 raise FailedPreconditionError(
                     f"The step {linked.program.name} reads {', '.join(dict.fromkeys(again))} after it has changed it. Under mode='sync' "

@@ -73,8 +73,7 @@ class ParameterServerStrategy(Strategy):
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
             rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
             (`assign_add`) are added up, of assignments the last one counts, and changes of single elements are made one after the
-            other. "bounded": as "sync", but a worker may be up to `staleness` rounds ahead of the slowest. In rounds embedding tables
-            travel whole, not by rows.
+            other. "bounded": as "sync", but a worker may be up to `staleness` rounds ahead of the slowest.
         staleness: rounds, 0 or more; of mode="bounded", which needs it. 0 is "sync".
         backup_workers: of mode="sync": a round does not wait for so many workers, the slowest; default 0. What they compute for it is
             dropped, and their closures are run again.
@@ -144,7 +143,6 @@ class ParameterServerStrategy(Strategy):
         count = whole_number(devices_per_worker, "devices_per_worker", 1)
         self.replicas = WorkerReplicas(self, count) if count > 1 else None
         self.averages_updates = self.serving.in_rounds
-        self.moves_rows = not self.serving.in_rounds  # gradients of different rows cannot be averaged in a round
         self._placement = server_placement(placement, self.servers, self.store.layout)
         self.worker_copies = WorkerCopies(self)
         self.programs = program_cache()
@@ -152,7 +150,7 @@ class ParameterServerStrategy(Strategy):
         self.on_coordinator = CoordinatorSteps(self)
         self.coordinator: Any = None  # the coordinator of this strategy, once there is one
 
-    has_worker_copies = is_served = True
+    has_worker_copies = is_served = moves_rows = True
 
     @property
     def default_device(self) -> str:

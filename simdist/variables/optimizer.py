@@ -45,9 +45,8 @@ class Optimizer:
         optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like.
         lazy_rows: of a table of which a step reads rows (`sd.embedding_lookup`), or whose gradients travel as rows between replicas, change
             only the rows that have a gradient; the slots of others stand still meanwhile, as with Keras on TensorFlow. All rows change
-            where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where servers get
-            whole tables (in rounds) it has no effect, and warns. Default False: the numbers are those of a dense gradient. It makes a
-            difference for rules whose slots decay (momentum, RMSprop, Adam).
+            where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Default False: the
+            numbers are those of a dense gradient. It makes a difference for rules whose slots decay (momentum, RMSprop, Adam).
 
     Raises:
         InvalidArgumentError: a Keras `MultiOptimizer`.

@@ -32,7 +32,6 @@ from simdist.variables.row_rule import (
     has_state_of_unknown_tables,
     leaves_rows_alone,
     warn_of_dense_updates,
-    warn_of_whole_tables,
 )
 from simdist.variables.slot_optimizer import (
     SlotOptimizer,
@@ -95,8 +94,6 @@ class OptimizerRule(UpdateRule):
             self.renew()
             layout.join([*own, *self.slot_optimizers[owner].cells])
             return
-        if self.lazy_rows and not self.slot_optimizers:
-            warn_of_whole_tables(self.variables[0].placement.store.strategy)
         slot_optimizer = self._slot_optimizer(cells)
         require_whole_or_elementwise(self.optimizer, slot_optimizer, own)
         if not self._is_independent:

@@ -24,7 +24,6 @@ from simdist.program.row_kernels import Port, local_rows, row_kernel_of
 from simdist.program.values import Aval
 from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Group
-from simdist.variables.variable import OwningStrategy
 
 __all__ = [
     "RowUpdate",
@@ -32,7 +31,6 @@ __all__ = [
     "has_state_of_unknown_tables",
     "leaves_rows_alone",
     "warn_of_dense_updates",
-    "warn_of_whole_tables",
 ]
 
 # At which counts of steps a rule is tried: rules that add up gradients do so for few steps; a rate may be 0 for many.
@@ -207,17 +205,6 @@ def _is_whole(aval: Aval) -> bool:
 
 def _is_rate(aval: Aval) -> bool:
     return not aval.shape and bool(jnp.issubdtype(aval.dtype, jnp.floating))
-
-
-def warn_of_whole_tables(strategy: OwningStrategy | None) -> None:
-    """Say that lazy_rows=True has no effect under a strategy whose servers get whole gradients."""
-    if strategy is not None and strategy.is_served and not strategy.moves_rows:
-        warnings.warn(
-            f"lazy_rows=True has no effect under {strategy!r}: with mode='sync' or mode='bounded' tables travel whole, and each update "
-            "changes all rows, as without lazy_rows.",
-            DenseUpdateWarning,
-            stacklevel=2,
-        )
 
 
 def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:

@@ -12,8 +12,8 @@ import pytest
 import simdist as sd
 from sampling import sampled
 from simdist.errors import UnavailableError
+from simdist.runtime import combined_updates
 from simdist.runtime.serving import Round
-from simdist.runtime.simulated import rounds as rounds_of_servers
 from simdist.runtime.simulated.rounds import RoundServer
 from tests.properties.replayed_rounds import RoundReplay, counted_rounds
 from tests.properties.replayed_updates import Rule, Training
@@ -109,7 +109,8 @@ def test_a_replay_sees_servers_that_do_not_let_reads_wait(monkeypatch: pytest.Mo
 
 
 def test_a_replay_sees_a_round_that_is_added_up_instead_of_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    summed = rounds_of_servers.combining
-    monkeypatch.setattr(rounds_of_servers, "combining", lambda _, count, given: summed("sum", count, given))
+    summed = combined_updates.combining
+    monkeypatch.setattr(combined_updates, "combining", lambda _, count, given: summed("sum", count, given))
+    monkeypatch.setattr(combined_updates, "mean_of", lambda total, count: total)  # of rows
     with pytest.raises(AssertionError):
         check(*calm())

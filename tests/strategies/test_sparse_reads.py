@@ -283,18 +283,6 @@ def test_a_rule_that_changes_all_rows_of_a_large_table_says_so(monkeypatch: pyte
         train(sd.Optimizer(keras.optimizers.Adagrad(0.1)), steps=1)
 
 
-@pytest.mark.parametrize("options", [{"mode": "sync"}, {"mode": "bounded", "staleness": 1}], ids=str)
-def test_lazy_rows_are_not_promised_where_tables_travel_whole(options: dict[str, Any]) -> None:
-    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), **options)
-    with strategy.scope():
-        table = sd.Variable(np.ones((4, 2), np.float32), name="table")
-    with pytest.warns(DenseUpdateWarning, match=r"lazy_rows=True has no effect under ParameterServerStrategy"):
-        sd.Optimizer(keras.optimizers.Adam(0.1), lazy_rows=True).build([table])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        sd.Optimizer(keras.optimizers.Adam(0.1)).build([table])
-
-
 def test_keras_embedding_moves_rows() -> None:
     def outcome(lookup: str) -> tuple[bytes, float]:
         cluster = sd.Cluster({"worker": 1, "ps": 2})

@@ -99,7 +99,7 @@ class ClosureCall:
         chief = self.world.chief
         now, server = self.world.now, self.world.servers[chief.name]
         for update, priced, operands in self.updates:
-            server.commit(update, priced, operands, now, now, (chief.name, chief.steps, now), None)
+            server.commit(update, priced.sites[update.number], operands, now, now, (chief.name, chief.steps, now), None)
         for listener in self.world.closure_completed:
             listener()
 

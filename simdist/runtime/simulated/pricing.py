@@ -14,13 +14,14 @@ from simdist.cost.memory import temporaries_bytes
 from simdist.hardware import MemoryAccount
 from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
+from simdist.program.kernels import Kernel
 from simdist.program.row_kernels import row_form
 from simdist.program.values import num_bytes
 from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, RunKernel
 from simdist.runtime.simulated.overlap import Early, early_collectives
 from simdist.runtime.state import GroupStates
 
-__all__ = ["PricedProgram", "Prices"]
+__all__ = ["PricedProgram", "Prices", "cost_of_change"]
 
 FREE = Cost(0, 0, 0.0)
 
@@ -120,14 +121,19 @@ def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost
     declared_s, costs = linked.program.seconds, list[Cost]()
     for op in kernels:
         if isinstance(op, Apply):
-            of_rows = row_form(op.kernel)
-            costs.append(cost_of(op.kernel if of_rows is None else of_rows.inner))
+            costs.append(cost_of_change(op.kernel))
         elif declared_s is not None:
             costs.append(Cost(0, 0, declared_s))
             declared_s = 0.0
         else:
             costs.append(FREE if op.moves_only else cost_of(op.kernel.priced))
     return costs
+
+
+def cost_of_change(kernel: Kernel) -> Cost:
+    """What it costs to change a group by a kernel: of large tables, only the rows that change."""
+    of_rows = row_form(kernel)
+    return cost_of(kernel if of_rows is None else of_rows.inner)
 
 
 def _peak_bytes(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> int:

@@ -9,11 +9,10 @@ Invariant: but for averages, a round leaves what its closures would leave one af
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from simdist.program.kernels import Kernel
 from simdist.runtime.linked import Apply
 
 __all__ = ["in_order"]
@@ -27,8 +26,8 @@ class HasUpdate(Protocol):
 
 
 Kept = TypeVar("Kept", bound=HasUpdate)
-Key = tuple[int, Kernel, int]
-"""The group, the kernel, and which of the updates of its attempt with both it is."""
+Key = tuple[int, Hashable, int]
+"""The group, what is done to it (`Apply.combined_by`), and which of the updates of its attempt with both it is."""
 
 
 def in_order(attempts: Iterable[Sequence[Kept]]) -> list[list[Kept]]:
@@ -85,9 +84,9 @@ def _averages_last(attempts: Iterable[Sequence[Kept]]) -> list[tuple[Key, Kept]]
     found: list[tuple[Key, Kept]] = []
     averaged: dict[Key, list[tuple[Key, Kept]]] = {}
     for updates in attempts:
-        counts: dict[tuple[int, Kernel], int] = {}
+        counts: dict[tuple[int, Hashable], int] = {}
         for kept in updates:
-            what = kept.update.group, kept.update.kernel
+            what = kept.update.group, kept.update.combined_by
             counts[what] = counts.get(what, -1) + 1
             key = (*what, counts[what])
             found.append((key, kept))

@@ -12,29 +12,31 @@ Distributed Synchronous SGD, 2016.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
 
-import jax
-
+from simdist.caches import BoundedCache
 from simdist.cost.flops import cost_of
 from simdist.errors import UnavailableError
+from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
-from simdist.program.kernels import Kernel, kernel_of
-from simdist.program.values import Bundle, BundleType
+from simdist.program.values import Bundle
+from simdist.runtime.combined_updates import CombinedUpdate, combined
 from simdist.runtime.linked import Apply
+from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.serving import Round
 from simdist.runtime.simulated.legs import Leg
-from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.pricing import PricedProgram, cost_of_change
 from simdist.runtime.simulated.round_order import in_order
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
-from simdist.variables.update_rule import Combination
 
-__all__ = ["Committer", "KeptUpdate", "RoundCaller", "RoundServer", "combining"]
+__all__ = ["Committer", "KeptUpdate", "RoundCaller", "RoundServer"]
+
+# Combinations of updates that are kept: the workers of a round, group by group; with backup workers, others each time.
+KEPT_COMBINATIONS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,7 @@ class KeptUpdate:
     clock: int
     update: Apply
     priced: PricedProgram
-    operands: Bundle
+    operands: Bundle | RowOperands
     read_version: int | None
 
 
@@ -85,8 +87,8 @@ class Committer(Protocol):
     def commit(
         self,
         update: Apply,
-        priced: PricedProgram,
-        operands: Bundle,
+        site: Site,
+        operands: Bundle | RowOperands,
         start: float,
         end: float,
         where: tuple[str, int, float],
@@ -106,11 +108,17 @@ class Committer(Protocol):
 
 @dataclass(frozen=True)
 class GroupChange:
-    """What a round makes of one group: the updates that are combined, and when the device is busy with it."""
+    """What a round makes of one group: the updates that are combined, how if they are several, and when the device is busy with it."""
 
     updates: list[KeptUpdate]
+    combined: CombinedUpdate | None
     start_s: float
     end_s: float
+
+    @property
+    def group(self) -> int:
+        """The one that changes."""
+        return self.updates[0].update.group if self.combined is None else self.combined.update.group
 
 
 class RoundServer:
@@ -132,7 +140,8 @@ class RoundServer:
         self._later: dict[int, tuple[Round, RoundCaller, Leg, Incarnation]] = {}
         self._applying = -1
         self._lost: set[int] = set()  # tickets with updates that were lost with the server's memory
-        self._averaged: dict[tuple[int, int, int], Kernel] = {}  # of a round, a group, and the n-th update of each ticket
+        self._averaged: dict[tuple[int, int, int], Hashable] = {}  # of a round, a group, and the n-th update of each ticket
+        self._combined: BoundedCache[tuple[Apply, ...], CombinedUpdate] = BoundedCache(KEPT_COMBINATIONS)
         server.rounds.append(self)
 
     def keep(self, ticket: int, kept: KeptUpdate) -> None:
@@ -146,7 +155,7 @@ class RoundServer:
             return True
         group = kept.update.group
         before = [one for one in self.kept.get(ticket, ()) if one.update.combination == "mean" and one.update.group == group]
-        return self._averaged.setdefault((kept.clock, group, len(before)), kept.update.kernel) is kept.update.kernel
+        return self._averaged.setdefault((kept.clock, group, len(before)), kept.update.combined_by) == kept.update.combined_by
 
     def take_back(self, ticket: int, kept: KeptUpdate) -> None:
         """An update was taken back: its worker sends it again."""
@@ -181,12 +190,16 @@ class RoundServer:
         changes: list[GroupChange] = []
         end = now
         for updates in in_order([self.kept.get(ticket, ()) for ticket in complete.tickets]):
+            one = self._as_one([kept.update for kept in updates])
             first = updates[0]
-            start, end = task.occupy(now, first.priced.costs[first.update.number])
-            if len(updates) > 1:
-                _, end = task.occupy(now, cost_of(_kernel(updates)))
-            changes.append(GroupChange(updates, start, end))
+            start, end = task.occupy(now, first.priced.costs[first.update.number] if one is None else cost_of_change(one.update.kernel))
+            if one is not None:
+                _, end = task.occupy(now, cost_of(one.kernel))
+            changes.append(GroupChange(updates, one, start, end))
         self.server.clock.after(end - now, self._apply, (complete, changes, caller, leg, process))
+
+    def _as_one(self, updates: Sequence[Apply]) -> CombinedUpdate | None:
+        return None if len(updates) == 1 else self._combined.get(tuple(updates), lambda: combined(updates))
 
     def _apply(self, work: tuple[Round, list[GroupChange], RoundCaller, Leg, Incarnation]) -> None:
         complete, changes, caller, leg, process = work
@@ -197,7 +210,7 @@ class RoundServer:
             task.held.append((self._apply, work))
             caller.silenced(leg)
             return
-        take_versions_back = self.server.versions_of([change.updates[0].update.group for change in changes])
+        take_versions_back = self.server.versions_of([change.group for change in changes])
         try:
             for change in changes:
                 self._change(complete.clock, change)
@@ -231,15 +244,18 @@ class RoundServer:
             trace.instant(task.name, "drop", text, self.server.clock.now, cause=task.trouble, round=complete.clock, updates=len(lost))
 
     def _change(self, clock: int, change: GroupChange) -> None:
-        ledger, updates = self.server.ledger, change.updates
+        ledger, updates, one = self.server.ledger, change.updates, change.combined
         first, where = updates[0], ("round", clock, change.end_s)
-        given = first.update.given
-        operands = first.operands
-        if len(updates) > 1:
-            site = ledger.site(_kernel(updates), [given] * len(updates), [given])
-            (operands,) = ledger.call(site, [kept.operands for kept in updates], None, (), where)
+        if one is None:
+            update, site, operands = first.update, first.priced.sites[first.update.number], first.operands
+        else:
+            update, given = one.update, [kept.operands for kept in updates]
+            joint = one.joint_ids(given)
+            bundles, hosts = one.inputs(given, joint)
+            operands = one.operands(ledger.call(ledger.site(one.kernel, one.reads, one.writes), bundles, None, hosts, where), joint)
+            site = ledger.site(update.kernel, update.reads, [update.state])
         read = [kept.read_version for kept in updates if kept.read_version is not None]
-        self.server.commit(first.update, first.priced, operands, change.start_s, change.end_s, where, min(read, default=None))
+        self.server.commit(update, site, operands, change.start_s, change.end_s, where, min(read, default=None))
 
     def _go_on(self) -> None:
         """What has waited for this round goes on."""
@@ -267,30 +283,3 @@ class RoundServer:
         self._lost.update(self.kept)
         self.kept.clear()
         self._averaged.clear()
-
-
-def _kernel(updates: Sequence[KeptUpdate]) -> Kernel:
-    return combining(updates[0].update.combination, len(updates), updates[0].update.given)
-
-
-@lru_cache(maxsize=256)
-def combining(combination: Combination, count: int, given: BundleType) -> Kernel:
-    """The kernel that makes one update of several, in their order.
-
-    Args:
-        combination: "mean", "sum" or "last"; others are not combined.
-        count: how many updates.
-        given: the type of each.
-    """
-    width = len(given)
-
-    def run(*arrays: jax.Array) -> list[jax.Array]:
-        parts = [arrays[first : first + width] for first in range(0, len(arrays), width)]
-        if combination == "last":
-            return list(parts[-1])
-        totals = list(parts[0])
-        for part in parts[1:]:
-            totals = [total + array for total, array in zip(totals, part, strict=True)]
-        return totals if combination == "sum" else [(total / count).astype(total.dtype) for total in totals]
-
-    return kernel_of(f"{combination} of {count}", run, [*given] * count)

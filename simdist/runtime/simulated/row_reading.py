@@ -22,6 +22,7 @@ from simdist.runtime.linked_rows import gather_kernel
 from simdist.runtime.simulated.calls import CallPlan, Replied, ServerCall
 from simdist.runtime.simulated.reading import Reading
 from simdist.runtime.simulated.row_calls import RowReads
+from simdist.runtime.simulated.served import Errand
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Transport
 from simdist.runtime.state import GroupStates
@@ -103,9 +104,10 @@ class RowReading(Reading):
         reads: what is read, and in which order.
         gathers: one for each table.
         numbers: the rows, table by table.
-        step: of the client, for error messages.
+        errand: as of `Reading`.
 
     Attributes:
+        step: of the client, for error messages.
         parts: for each table, what was gathered so far, with the numbers of the shards that were asked.
     """
 
@@ -120,13 +122,14 @@ class RowReading(Reading):
         reads: RowReads,
         gathers: Sequence[TableGathers],
         numbers: Sequence[RowNumbers],
+        errand: Errand | None = None,
     ) -> None:
         self.reads = reads
         self.gathers = gathers
         self.numbers = numbers
         self.step = client.steps
         self.parts: list[list[tuple[Bundle, list[int]]]] = [[] for _ in gathers]
-        super().__init__(transport, client, plan, replied, (), count=reads.count)
+        super().__init__(transport, client, plan, replied, (), errand, count=reads.count)
 
         if reads.here:
             states = reads.world.states
@@ -136,7 +139,7 @@ class RowReading(Reading):
 
     def repeat(self) -> RowReading:
         """Ask all servers once more."""
-        return RowReading(self.transport, self.client, self.plan, self.replied, self.reads, self.gathers, self.numbers)
+        return RowReading(self.transport, self.client, self.plan, self.replied, self.reads, self.gathers, self.numbers, self.errand)
 
     def answered_now(self, parts: Sequence[ServerCall]) -> None:
         self._gather([position for part in parts for _, position in part.groups])

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from simdist.errors import AbortedError, FailedPreconditionError, UnavailableError
+from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.linked_rows import RowOperands, inputs_of
 from simdist.runtime.serving import Ticket
 from simdist.runtime.simulated.calls import ServerCall
-from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.pushing import Pushing
 from simdist.runtime.simulated.remembered import Remembered
 from simdist.runtime.simulated.rounds import KeptUpdate, RoundServer
@@ -99,9 +99,7 @@ class ServerLoop:
             self.secure(0, 0.0, lambda: None, lambda: push.confirm(part, self.clock.now))
             return
         read_version = push.read_versions.get(update.group)
-        operands = push.operands[part.position]
-        assert not isinstance(operands, RowOperands)  # in rounds, gradients are dense
-        kept = KeptUpdate(ticket.clock, update, push.priced, operands, read_version)
+        kept = KeptUpdate(ticket.clock, update, push.priced, push.operands[part.position], read_version)
         if not rounds.can_be_averaged(ticket.number, kept):
             push.fail(self._not_averaged(kept))
             return
@@ -199,9 +197,8 @@ class ServerLoop:
             if is_new:
                 where = (push.client.name, push.step, end)
                 cause = push.began_after if start <= received_s else NO_CAUSE
-                self.commit(
-                    update, push.priced, push.operands[part.position], start, end, where, push.read_versions.get(update.group), cause
-                )
+                site, read_version = push.priced.sites[update.number], push.read_versions.get(update.group)
+                self.commit(update, site, push.operands[part.position], start, end, where, read_version, cause)
                 self._seen.add(push, part, push.errand.ticket.oldest if push.errand is not None else 0)
         except UnavailableError as lost:
             push.fail_later(part, lost, "update_reply")
@@ -246,7 +243,7 @@ class ServerLoop:
     def commit(
         self,
         update: Apply,
-        priced: PricedProgram,
+        site: Site,
         operands: Bundle | RowOperands,
         start: float,
         end: float,
@@ -258,14 +255,14 @@ class ServerLoop:
 
         Args:
             update: what changes, and how.
-            priced: the prices of its program.
+            site: of its kernel.
             operands: what it is changed with.
             start, end: when the device was busy with it.
             where: whose step it belongs to: task, step and second.
             read_version: of the group, that this step has read last; None if none.
             cause: the record that the update waited for; -1: the one before on this device.
         """
-        states, group, site = self.states, update.group, priced.sites[update.number]
+        states, group = self.states, update.group
         before = states.bundles[group] or states.present(group)
         given, ids = inputs_of(operands)
         (bundle,) = self.ledger.call(site, (before, *given), None, ids, where)

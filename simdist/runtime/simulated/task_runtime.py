@@ -167,7 +167,8 @@ class SimulatedTask:
         reads, gathers = known
         self._began_s = self.clock.now
         self.waits_for = "rows of variables from parameter servers"
-        self._call = reading = RowReading(self.world.transport, self.task, reads.plan(numbers), self, reads, gathers, numbers)
+        plan = reads.plan(numbers)
+        self._call = reading = RowReading(self.world.transport, self.task, plan, self, reads, gathers, numbers, self.errand)
         if reading.left:
             return PENDING
         reading.close()
@@ -300,7 +301,8 @@ class SimulatedTask:
         part, where = op.parts[position], (self.task.name, self.task.steps, end)
         try:
             server = self.world.servers[self.task.name]
-            server.commit(part, self.priced, operands[position], start, end, where, self._versions_read.get(part.group))
+            site, read_version = self.priced.sites[part.number], self._versions_read.get(part.group)
+            server.commit(part, site, operands[position], start, end, where, read_version)
             pending = self._update_here(op, operands, position + 1)
         except Exception as error:
             self.step.fail(error)

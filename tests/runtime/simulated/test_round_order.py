@@ -27,7 +27,7 @@ class Update:
     group: int = 0
 
     @property
-    def kernel(self) -> tuple[str, tuple[int, ...]]:
+    def combined_by(self) -> tuple[str, tuple[int, ...]]:
         return self.combination, self.cells
 
 
@@ -81,7 +81,7 @@ def test_a_round_leaves_what_its_closures_leave_one_after_the_other(given_to: li
     changes: list[list[Kept]] = in_order(attempts)  # type: ignore[type-var]
     state = [0] * CELLS
     for change in changes:
-        assert len({(kept.update.kernel, kept.update.group) for kept in change}) == 1
+        assert len({(kept.update.combined_by, kept.update.group) for kept in change}) == 1
         assert [kept.ticket for kept in change] == sorted(kept.ticket for kept in change)
         state = changed(state, change[0].update, [kept.number for kept in change])
     assert state == one_after_the_other(attempts)
