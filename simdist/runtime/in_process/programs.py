@@ -14,6 +14,7 @@ from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import Later, StepInProgress
+from simdist.runtime.closure_updates import ClosureUpdates
 from simdist.runtime.in_process.computing import arrays_of, call_kernel, next_batch, no_collective_here, require_finite
 from simdist.runtime.in_process.row_reading import flat, part_of, read_table
 from simdist.runtime.interpreter import Step
@@ -101,6 +102,15 @@ class TaskHere:
         self.local: dict[Any, Any] = {}
 
 
+Updates = ClosureUpdates[tuple[Apply, Bundle]]
+"""Updates of the chief's variables, each with its operands."""
+
+
+def kept_updates() -> Updates:
+    """None yet, of a closure that begins."""
+    return ClosureUpdates(lambda version, update: call_kernel(update[0].kernel, [version, update[1]], [update[0].state], [], "")[0])
+
+
 class OneTask:
     """The task of a program, as `TaskRuntime`.
 
@@ -113,7 +123,7 @@ class OneTask:
     step: StepInProgress
     which: tuple[object, ...] = ()  # replica, in what its random keys are drawn for
 
-    def __init__(self, common: Shared, task: TaskHere, kept: list[tuple[Apply, Bundle]]) -> None:
+    def __init__(self, common: Shared, task: TaskHere, kept: Updates) -> None:
         self.common = common
         self.task = task
         self.kept = kept
@@ -127,7 +137,7 @@ class OneTask:
         return step_key(self.common.seed, self.task.name, self.task.draws, salt, *self.which)
 
     def read(self, op: ReadGroups) -> Sequence[Bundle]:
-        return [self.common.versions.present(group) for group in op.numbers]
+        return [self.kept.seen(group, self.common.versions.present(group)) for group in op.numbers]
 
     def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
         def rows_of(shard: RowShard, rows: Any) -> Any:
@@ -149,7 +159,7 @@ class OneTask:
     def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         for part, given in zip(op.parts, map(flat, operands), strict=True):
             if part.task == self.common.chief:
-                self.kept.append((part, given))
+                self.kept.add(part.group, (part, given))
             else:
                 self.common.change(part.group, part.kernel, given, self._where())
 

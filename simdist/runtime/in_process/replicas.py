@@ -15,7 +15,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later, OperationResult
 from simdist.runtime.combining import Combinations, disagreement
 from simdist.runtime.in_process.computing import call_kernel
-from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, raise_error
+from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, kept_updates, raise_error
 from simdist.runtime.in_process.replica_view import ReplicaView
 from simdist.runtime.in_process.row_reading import flat
 from simdist.runtime.interpreter import Step
@@ -134,7 +134,7 @@ class OneReplica(OneTask):
     """
 
     def __init__(self, common: Shared, task: TaskHere, member: Member, versions: StepVersions, is_alone: bool) -> None:
-        super().__init__(common, task, [])
+        super().__init__(common, task, kept_updates())
         self.member = member
         self.view = ReplicaView(versions)
         self.which = () if is_alone else ("replica", member.rank)

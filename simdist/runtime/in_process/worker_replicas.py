@@ -10,7 +10,7 @@ from simdist.program.bound_call import BoundCall
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later, OperationResult
-from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere
+from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, Updates
 from simdist.runtime.in_process.replicas import Driver, OneReplica, Replicas, StepHere, TakingPart
 from simdist.runtime.in_process.row_reading import flat
 from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, ReadWithRows
@@ -39,7 +39,7 @@ class OneWorkerReplica(OneReplica):
         asks: the read of rows that it has come to, and which; None while it goes on.
     """
 
-    def __init__(self, common: InProcess, task: TaskHere, member: Member, kept: list[tuple[Apply, Bundle]]) -> None:
+    def __init__(self, common: InProcess, task: TaskHere, member: Member, kept: Updates) -> None:
         super().__init__(common, task, member, StepVersions(common.versions), False)
         self.kept = kept
         self.sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
@@ -73,7 +73,8 @@ class OneWorkerReplica(OneReplica):
 
     def keep_counted(self) -> None:
         """Keep what this replica has counted."""
-        self.kept += self.counted
+        for part, given in self.counted:
+            self.kept.add(part.group, (part, given))
         self.counted = []
 
 
@@ -86,9 +87,7 @@ class WorkerReplicas(Replicas):
         kept: gets the updates of the chief's variables.
     """
 
-    def __init__(
-        self, common: InProcess, communication: Communication, tasks: Callable[[str], TaskHere], kept: list[tuple[Apply, Bundle]]
-    ) -> None:
+    def __init__(self, common: InProcess, communication: Communication, tasks: Callable[[str], TaskHere], kept: Updates) -> None:
         super().__init__(common, communication, tasks)
         self.common = common
         self.kept = kept
@@ -126,7 +125,7 @@ class WorkerReplicas(Replicas):
 
 
 def step_of_replicas(
-    common: InProcess, task: TaskHere, local: LocalReplicas, linked: LinkedReplicas, call: ReplicaCalls, kept: list[tuple[Apply, Bundle]]
+    common: InProcess, task: TaskHere, local: LocalReplicas, linked: LinkedReplicas, call: ReplicaCalls, kept: Updates
 ) -> tuple[Bundle, ...]:
     """Let the replicas of a worker take a step; the result of each. What it changes of the chief's variables is added to `kept`."""
     members = [Member(rank, task.name, device, task) for rank, device in enumerate(local.on(task.name))]

@@ -17,15 +17,14 @@ from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope, open_scopes
 from simdist.program.values import Bundle
 from simdist.randomness import keras_seeds
-from simdist.runtime.in_process.programs import OneTask, TaskHere, raise_error
+from simdist.runtime.in_process.programs import OneTask, TaskHere, Updates, kept_updates, raise_error
 from simdist.runtime.in_process.worker_replicas import InProcess, step_of_replicas
 from simdist.runtime.interpreter import Step
-from simdist.runtime.linked import Apply
 from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
 from simdist.runtime.work import LinkedStep, StepCall, StepResult, Worker, WorkerStep
 from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls
 
-__all__ = ["Updates", "Workers", "WorkersHere"]
+__all__ = ["Workers", "WorkersHere"]
 
 
 class Chief(Protocol):
@@ -42,9 +41,6 @@ class Chief(Protocol):
         ...
 
 
-Updates = list[tuple[Apply, Bundle]]
-
-
 class Reply:
     """What came of a closure, as `Handle`: it is there from the beginning.
 
@@ -55,7 +51,7 @@ class Reply:
 
     def __init__(self, chief: Chief) -> None:
         self.chief = chief
-        self.updates: Updates = []
+        self.updates = kept_updates()
         self.value: Any = None
         self.error: BaseException | None = None
         self.noted: list[BaseException] = []
@@ -72,7 +68,7 @@ class Reply:
             signal.raise_signal(signal.SIGINT)
 
     def accept(self) -> None:
-        for part, given in self.updates:
+        for part, given in self.updates.all:
             self.chief.change(part.group, part.kernel, given, f" of {part.task}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from simdist.errors import TimedOutError
 from simdist.program.values import Bundle
+from simdist.runtime.closure_updates import ClosureUpdates
 from simdist.runtime.linked import Apply
 from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
@@ -18,6 +19,9 @@ from simdist.simulation.fiber import Gate
 from simdist.trace.records import NO_CAUSE
 
 __all__ = ["ClosureCall"]
+
+KeptChange = tuple[Apply, PricedProgram, Bundle]
+"""An update, the prices of its program, and its operands."""
 
 
 class ClosureCall:
@@ -60,7 +64,7 @@ class ClosureCall:
         self.function = function
         self.value: Returned = None
         self.error: BaseException | None = None
-        self.updates: list[tuple[Apply, PricedProgram, Bundle]] = []
+        self.updates: ClosureUpdates[KeptChange] = ClosureUpdates(self._changed)
         self.step = 0
         self.began_s = 0.0
         self.ordinal = 0
@@ -98,14 +102,28 @@ class ClosureCall:
         """Accept the reply: what travelled with it is applied on the chief."""
         chief = self.world.chief
         now, server = self.world.now, self.world.servers[chief.name]
-        for update, priced, operands in self.updates:
+        for update, priced, operands in self.updates.all:
             server.commit(update, priced.sites[update.number], operands, now, now, (chief.name, chief.steps, now), None)
         for listener in self.world.closure_completed:
             listener()
 
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
         """Add an update that travels with the reply."""
-        self.updates.append((update, priced, operands))
+        self.updates.add(update.group, (update, priced, operands))
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there are updates of the chief's variables."""
+        return bool(self.updates.all)
+
+    def seen(self, group: int, present: Bundle) -> Bundle:
+        """A group as the closure sees it, which has perhaps changed it."""
+        return self.updates.seen(group, present)
+
+    def _changed(self, version: Bundle, change: KeptChange) -> Bundle:
+        update, priced, operands = change
+        where = self.task.name, self.task.steps, self.world.now
+        return self.world.ledger.call(priced.sites[update.number], [version, operands], None, (), where)[0]
 
     def unheard(self, _: object) -> None:
         """The closure, or its reply, was lost without an error: the call ends by its time-out."""

@@ -62,7 +62,7 @@ def _recovery_of(world: World, serving: Serving, name: str, following: str) -> S
         chain = Chain(world, task, world.task(following), forget)
         world.detection.listeners.append(chain.believed)
         return chain
-    return Snapshots(world, task, forget)
+    return Snapshots(world, task, forget, world.servers[name].remembered)
 
 
 def _install(world: World, name: str, recovery: ServerRecovery) -> None:

@@ -2,7 +2,8 @@
 
 A message that comes twice, or that its client sends again, is of one call, which goes from client to server and is the same object on both
 sides: a server marks there what it has applied, so it knows it for as long as the call can come. Where closures count exactly once, an
-update is known by its closure, the step in it and the update in that step, which are the same when another worker runs the closure again.
+update is known by its coordinator, its closure, the step in it and the update in that step, which are the same when another worker runs the
+closure again.
 
 Taught in lesson 07.
 """
@@ -13,16 +14,23 @@ from typing import Protocol
 
 from simdist.runtime.simulated.calls import ServerCall
 
-__all__ = ["Identity", "PushIdentity", "Remembered", "Remembers"]
+__all__ = ["Identity", "Known", "PushIdentity", "Remembered", "Remembers"]
 
 # How many updates of closures there are before it is looked through for those that are not run again.
 MANY = 2_048
 
-PushIdentity = tuple[int, int, int]
-"""Of an update: (closure, step, update)."""
+PushIdentity = tuple[int, int, int, int]
+"""Of an update: (coordinator, closure, step, update)."""
 
 Identity = tuple[PushIdentity, int]
 """Of a part of an update: which update, and which part."""
+
+
+Epochs = tuple[tuple[int, int], ...]
+"""Epochs that were lost, each from the first to the last."""
+
+Known = tuple[int, Epochs, tuple[Identity, ...]]
+"""A snapshot: its epoch, those that were lost before, and the updates of closures."""
 
 
 class Remembers(Protocol):
@@ -45,21 +53,25 @@ class Remembered:
     Example:
         >>> from types import SimpleNamespace
         >>> known, part = Remembered(), ServerCall(None, (), None)
-        >>> push = SimpleNamespace(identity=(7, 1, 1), applied={})
+        >>> push = SimpleNamespace(identity=(0, 7, 1, 1), applied={})
         >>> known.add(push, part)
-        >>> known.has(push, part), known.has(SimpleNamespace(identity=(7, 1, 2), applied={}), part)
+        >>> known.has(push, part), known.has(SimpleNamespace(identity=(0, 7, 1, 2), applied={}), part)
         (True, False)
     """
 
     def __init__(self) -> None:
-        self._mark = object()  # another one after each loss of its memory
+        self._epoch = 0  # grows with each snapshot, and each loss of its memory
+        self._server = object()
+        self._mark = self._server, 0
+        self._lost: Epochs = ()
         self._of_closures: dict[Identity, None] = {}
         self._many = MANY
 
     def has(self, push: Remembers, part: ServerCall) -> bool:
         """Whether it has applied this part of an update."""
         if push.identity is None:
-            return push.applied.get(part) is self._mark
+            mark = push.applied.get(part)
+            return mark is not None and (mark is self._mark or self._holds(mark))
         return (push.identity, part.position) in self._of_closures
 
     def add(self, push: Remembers, part: ServerCall, oldest: int = 0) -> None:
@@ -67,14 +79,16 @@ class Remembered:
 
         Args:
             push, part: of which update.
-            oldest: the lowest number of a closure that may still be run again.
+            oldest: the lowest number of a closure of this coordinator that may still be run again.
         """
         if push.identity is None:
             push.applied[part] = self._mark
             return
         self._of_closures[push.identity, part.position] = None
         if len(self._of_closures) > self._many:
-            self._of_closures = dict.fromkeys([known for known in self._of_closures if known[0][0] >= oldest])
+            coordinator = push.identity[0]
+            kept = [known for known in self._of_closures if known[0][0] != coordinator or known[0][1] >= oldest]
+            self._of_closures = dict.fromkeys(kept)
             self._many = 2 * max(MANY // 2, len(self._of_closures))
 
     def take_back(self, push: Remembers, part: ServerCall) -> None:
@@ -84,7 +98,28 @@ class Remembered:
         else:
             self._of_closures.pop((push.identity, part.position), None)
 
+    def snapshot(self) -> Known:
+        """What it knows now."""
+        self._begin_epoch()
+        return self._epoch - 1, self._lost, tuple(self._of_closures)
+
+    def restore(self, known: Known) -> None:
+        """Know what a snapshot knows, and no more."""
+        epoch, lost, of_closures = known
+        self._lost = *lost, (epoch + 1, self._epoch)
+        self._of_closures = dict.fromkeys(of_closures)
+        self._begin_epoch()
+
     def clear(self) -> None:
         """All is forgotten."""
-        self._mark = object()
-        self._of_closures.clear()
+        self.restore((-1, (), ()))
+
+    def _begin_epoch(self) -> None:
+        self._epoch += 1
+        self._mark = self._server, self._epoch
+
+    def _holds(self, mark: object) -> bool:
+        """Whether a mark is of an epoch that is not lost."""
+        assert isinstance(mark, tuple)
+        server, epoch = mark
+        return server is self._server and not any(first <= epoch <= last for first, last in self._lost)

@@ -172,6 +172,11 @@ class RowReading(Reading):
                 self.found[first + number] = ledger.call(site, (whole,), None, (), where)[0]
 
     @property
+    def dense_groups(self) -> tuple[int, ...]:
+        """The groups that come first in the result, whole."""
+        return self.reads.op.dense.numbers
+
+    @property
     def num_rows(self) -> int:
         """How many rows were read."""
         return sum([numbers.count for numbers in self.numbers])

@@ -10,6 +10,7 @@ from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.serving import Serving, Ticket
 from simdist.runtime.simulated.pricing import PricedProgram
+from simdist.runtime.simulated.remembered import Remembered
 from simdist.runtime.simulated.rounds import Committer, RoundServer
 from simdist.runtime.simulated.server_recovery import ServerRecovery
 from simdist.runtime.simulated.task import Task
@@ -42,11 +43,21 @@ class Errand(Protocol):
         """Add an update of the chief's variables: it travels with the reply, and counts only if the closure completes."""
         ...
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether there are updates of the chief's variables."""
+        ...
+
+    def seen(self, group: int, present: Bundle) -> Bundle:
+        """A group as the closure sees it, which has perhaps changed it."""
+        ...
+
 
 class Server(Committer, Protocol):
     """The server loop."""
 
     recovery: ServerRecovery | None
+    remembered: Remembered
 
 
 class Served:
@@ -55,14 +66,16 @@ class Served:
     Args:
         servers: all of a cluster, by task.
         serving: what those of this coordinator promise.
+        number: of the coordinator, among those of the cluster.
 
     Attributes:
         rounds: of each server, by name; of none where workers do not proceed in rounds.
         knows_closures: whether servers know updates by their closures; in rounds they ask for the attempt.
     """
 
-    def __init__(self, servers: Mapping[str, Server], serving: Serving) -> None:
+    def __init__(self, servers: Mapping[str, Server], serving: Serving, number: int) -> None:
         self.serving = serving
+        self.number = number
         self.servers = [servers[name] for name in serving.servers]
         self.knows_closures = serving.exactly_once and not serving.in_rounds
         self.rounds: dict[str, RoundServer] = {}

@@ -43,6 +43,9 @@ class ServerLoop:
         ledger: computes updates.
         states: the versions of all groups.
         updated: are called after each update that others have sent.
+
+    Attributes:
+        remembered: the updates that it has applied.
     """
 
     def __init__(
@@ -56,8 +59,9 @@ class ServerLoop:
         self.updated = updated
         self.rounds: list[RoundServer] = []  # of the coordinators whose workers proceed in rounds
         self.recovery: ServerRecovery | None = None
-        self._seen = Remembered()
-        self._given_up: dict[str, tuple[int, int]] = {}  # of workers, up to which closure of which incarnation
+        self.remembered = Remembered()
+        # Of a coordinator's worker, up to which closure of which incarnation.
+        self._given_up: dict[tuple[int, str], tuple[int, int]] = {}
         self._pauses: list[tuple[float, float]] = []  # (from, until) in seconds
         self._busy_until_s = 0.0  # with updates that others have sent
         self._kinds: dict[tuple[Apply, str, bool], int] = {}
@@ -93,7 +97,7 @@ class ServerLoop:
 
     def _keep(self, rounds: RoundServer, push: Pushing, ticket: Ticket, part: ServerCall) -> None:
         """Keep an update for its round; one that comes twice is kept once."""
-        update, seen = part.update, self._seen
+        update, seen = part.update, self.remembered
         assert update is not None
         if seen.has(push, part):
             self.secure(0, 0.0, lambda: None, lambda: push.confirm(part, self.clock.now))
@@ -124,15 +128,17 @@ class ServerLoop:
         self.trace.instant(self.task.name, "drop", why, self.clock.now, task=push.client.name)
         push.fail_later(part, AbortedError(f"{self.task.name}: {why}."), "reset")
 
-    def give_up(self, given: tuple[str, int, int]) -> None:
-        """The coordinator has given the closures of a worker to others, up to this one: what it still sends for them is refused."""
-        worker, incarnation, ordinal = given
-        self._given_up[worker] = incarnation, ordinal
+    def give_up(self, given: tuple[int, str, int, int]) -> None:
+        """A coordinator has given the closures of a worker to others, up to this one: what it still sends for them is refused."""
+        coordinator, worker, incarnation, ordinal = given
+        self._given_up[coordinator, worker] = incarnation, ordinal
 
     def _is_given_up(self, push: Pushing) -> bool:
-        incarnation, ordinal = self._given_up.get(push.client.name, (-1, 0))
         errand = push.errand
-        return errand is not None and push.client.process.incarnation == incarnation and errand.ordinal <= ordinal
+        if errand is None:
+            return False
+        incarnation, ordinal = self._given_up.get((errand.served.number, push.client.name), (-1, 0))
+        return push.client.process.incarnation == incarnation and errand.ordinal <= ordinal
 
     # -- surviving a crash ----------------------------------------------------------------------------------------
 
@@ -143,7 +149,7 @@ class ServerLoop:
 
     def forget(self) -> None:
         """What was in the memory of the process is lost."""
-        self._seen.clear()
+        self.remembered.clear()
         for rounds in self.rounds:
             rounds.forget()
 
@@ -191,7 +197,7 @@ class ServerLoop:
             return
         update = part.update
         assert update is not None
-        is_new = not self._seen.has(push, part)
+        is_new = not self.remembered.has(push, part)
         take_back = None if self.recovery is None else self.versions_of((update.group,) if is_new else ())
         try:
             if is_new:
@@ -199,7 +205,7 @@ class ServerLoop:
                 cause = push.began_after if start <= received_s else NO_CAUSE
                 site, read_version = push.priced.sites[update.number], push.read_versions.get(update.group)
                 self.commit(update, site, push.operands[part.position], start, end, where, read_version, cause)
-                self._seen.add(push, part, push.errand.ticket.oldest if push.errand is not None else 0)
+                self.remembered.add(push, part, push.errand.ticket.oldest if push.errand is not None else 0)
         except UnavailableError as lost:
             push.fail_later(part, lost, "update_reply")
             return
@@ -223,7 +229,7 @@ class ServerLoop:
         def undo() -> None:
             if take_back is not None and update.group not in self.states.joined:
                 take_back()
-                self._seen.take_back(push, part)
+                self.remembered.take_back(push, part)
 
         size_bytes = 0 if take_back is None else int(push.plan.loaded(part).size_bytes)
         self.secure(size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from simdist.errors import ResourceExhaustedError
 from simdist.program.values import num_bytes
+from simdist.runtime.simulated.remembered import Known, Remembered
 from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
@@ -38,18 +39,23 @@ class Snapshots(ServerRecovery):
         world: where it is.
         task: the server.
         forget: as of `ServerRecovery`.
+        remembered: the updates that the server has applied; a snapshot has those that are in it.
         interval_s: from the end of one snapshot to the beginning of the next, in seconds.
 
     Attributes:
         last: the last snapshot that is complete.
     """
 
-    def __init__(self, world: World, task: Task, forget: Callable[[], None], interval_s: float = SNAPSHOT_INTERVAL_S) -> None:
+    def __init__(
+        self, world: World, task: Task, forget: Callable[[], None], remembered: Remembered, interval_s: float = SNAPSHOT_INTERVAL_S
+    ) -> None:
         super().__init__(task, world.clock, world.trace, world.states, forget)
+        self.remembered = remembered
         self.interval_s = interval_s
         self.disk = world.disk(task.name)
         self.disk.lost.append(self._disk_lost)
         self.last: Held = {}
+        self._known = remembered.snapshot()  # the updates that are in `last`
         self._written: dict[int, int] = {}  # the versions of the groups that were written last, torn or not
         self._file = self._last_file = 0  # the numbers of the files that have these, and `last`
         self._writing: Incarnation | None = None
@@ -73,9 +79,9 @@ class Snapshots(ServerRecovery):
         if _versions(held) == self._written:
             return
         self._writing = process
-        self.disk.run(self._snapshot(held), lambda error: self._over(process, error))
+        self.disk.run(self._snapshot(held, self.remembered.snapshot()), lambda error: self._over(process, error))
 
-    def _snapshot(self, held: Held) -> Work:
+    def _snapshot(self, held: Held, known: Known) -> Work:
         """Write a snapshot over the file that is not the last one."""
         number, last, began_s = 1 - self._file, self.last, self.clock.now
         size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in held.values())
@@ -88,7 +94,7 @@ class Snapshots(ServerRecovery):
             raise
         self._file, self._written = number, _versions(held)
         if written.is_whole:
-            self.last, self._last_file = held, number
+            self.last, self._last_file, self._known = held, number, known
             self._disk_is_lost = False
         self.trace.span(self.task.name, "checkpoint", "snapshot", began_s, self.clock.now, bytes=size_bytes, groups=len(held))
 
@@ -108,7 +114,10 @@ class Snapshots(ServerRecovery):
         self.forget()
         self._file, self._written = self._last_file, _versions(self.last)  # what is read back later shows what is torn
         saved = {number: self.last[number] for number in held if number in self.last}
-        return saved if len(saved) == len(held) else None
+        if len(saved) < len(held):
+            return None
+        self.remembered.restore(self._known)
+        return saved
 
     def why_lost(self) -> str:
         if self._disk_is_lost:

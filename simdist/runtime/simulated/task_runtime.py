@@ -181,13 +181,21 @@ class SimulatedTask:
         now, result, rows = self.clock.now, None, 0
         if isinstance(call, RowReading):
             self._versions_read, rows = call.versions_read, call.num_rows
-            result = call.result()
+            result = self._as_changed(call.dense_groups, call.result())
         elif isinstance(call, Reading):
             self._versions_read = dict(zip(call.groups, call.versions, strict=True))
-            result = call.found
+            result = self._as_changed(call.groups, call.found)
         plan = call.plan
         self.processor.last = self.trace.add(plan.kind, self._began_s, now, plan.size_bytes, rows, call.cause)
         self.step.go(result)
+
+    def _as_changed(self, groups: Sequence[int], found: Sequence[Bundle | None]) -> Sequence[Bundle | None]:
+        """What was read, with what the closure itself has changed of the groups, which come first."""
+        errand = self.errand
+        if errand is None or not errand.has_changes:
+            return found
+        seen = [present and errand.seen(group, present) for group, present in zip(groups, found, strict=False)]
+        return [*seen, *found[len(seen) :]]
 
     def unanswered(self, call: Call, error: BaseException) -> None:
         """A call has failed, and the step with it, unless its servers will be back."""
@@ -327,7 +335,7 @@ class SimulatedTask:
     def _identity(self, errand: Errand) -> PushIdentity:
         """What servers know the next push by, where each closure counts exactly once."""
         self._pushes += 1
-        return errand.number, errand.step, self._pushes
+        return errand.served.number, errand.number, errand.step, self._pushes
 
     def _plan_update(self, op: ApplyAll) -> CallPlan:
         """The push that this task must send to other tasks."""

@@ -36,7 +36,7 @@ class SimulatedWorkers:
         self.world = world
         self.local = local
         protect(world, serving)
-        self.served = Served(world.servers, serving)
+        self.served = Served(world.servers, serving, next(world.coordinators))
         self.strategy = strategy
         self.loops: dict[str, WorkerLoop] = {}
         self._away: dict[str, int] = {}  # those that are believed to be down, with their incarnations
@@ -100,7 +100,6 @@ class SimulatedWorkers:
 
     def _tell_servers(self, worker: str, incarnation: int, sent: int) -> None:
         """The closures of a worker go to others: what it still sends for them must not count."""
+        given = self.served.number, worker, incarnation, sent
         for server in self.served.servers:
-            self.world.routes.post(
-                self.world.chief, server.task, "notice", self.world.servers[server.task.name].give_up, (worker, incarnation, sent)
-            )
+            self.world.routes.post(self.world.chief, server.task, "notice", self.world.servers[server.task.name].give_up, given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Protocol
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
@@ -94,6 +95,7 @@ class World:
         self.prices = Prices(self.ledger, self.states)
         self.step_ended: list[Callable[[str], None]] = []  # are called with the task that has one more step, or one more update
         self.workers: list[Any] = []  # the workers of each coordinator, as `SimulatedWorkers`
+        self.coordinators = count()  # their numbers
         self.closure_completed: list[Callable[[], None]] = []
         self.servers = {
             name: ServerLoop(task, self.clock, self.trace, self.ledger, self.states, self.step_ended) for name, task in self.tasks.items()

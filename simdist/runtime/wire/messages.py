@@ -180,6 +180,7 @@ class BeginStep(Message):
         arguments: the arrays of the call.
         batches: for each iterator argument the batches that the step takes; each a tuple of arrays.
         holders: for each group that the program names, the tasks that hold it.
+        changed: groups of the chief that earlier steps of the closure have changed, as the closure sees them.
     """
 
     step: int
@@ -192,6 +193,7 @@ class BeginStep(Message):
     arguments: Arrays
     batches: tuple[tuple[Arrays, ...], ...]
     holders: tuple[tuple[int, tuple[str, ...]], ...]
+    changed: tuple[tuple[int, Arrays], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ def part(position: int = 0) -> ServerCall:
     return ServerCall(server, (), None, position)
 
 
-def push(identity: tuple[int, int, int] | None = None, of: Any = None) -> Any:
+def push(identity: tuple[int, int, int, int] | None = None, of: Any = None) -> Any:
     """A push; one that repeats another has the same marks."""
     return SimpleNamespace(identity=identity, applied={} if of is None else of.applied)
 
@@ -44,13 +44,13 @@ def test_servers_do_not_know_what_others_have_applied() -> None:
 
 def test_an_update_of_a_closure_is_known_from_whichever_worker_it_comes() -> None:
     known = Remembered()
-    known.add(push((7, 1, 1)), part(0))
-    assert known.has(push((7, 1, 1)), part(0))
-    assert not known.has(push((7, 1, 1)), part(1)) and not known.has(push((7, 2, 1)), part(0))
+    known.add(push((0, 7, 1, 1)), part(0))
+    assert known.has(push((0, 7, 1, 1)), part(0))
+    assert not known.has(push((0, 7, 1, 1)), part(1)) and not known.has(push((0, 7, 2, 1)), part(0))
 
 
-@pytest.mark.parametrize("identity", [None, (7, 1, 1)])
-def test_what_was_taken_back_or_forgotten_is_new(identity: tuple[int, int, int] | None) -> None:
+@pytest.mark.parametrize("identity", [None, (0, 7, 1, 1)])
+def test_what_was_taken_back_or_forgotten_is_new(identity: tuple[int, int, int, int] | None) -> None:
     known, call, only = Remembered(), push(identity), part()
     known.add(call, only)
     known.take_back(call, only)
@@ -66,12 +66,41 @@ def test_closures_that_are_not_run_again_are_forgotten_once_there_are_many(monke
     monkeypatch.setattr(remembered, "MANY", 4)
     known = Remembered()
     for closure in range(1, 6):
-        known.add(push((closure, 1, 1)), part(), oldest=closure - 1)
-    assert [known.has(push((closure, 1, 1)), part()) for closure in range(1, 6)] == [False, False, False, True, True]
+        known.add(push((0, closure, 1, 1)), part(), oldest=closure - 1)
+    assert [known.has(push((0, closure, 1, 1)), part()) for closure in range(1, 6)] == [False, False, False, True, True]
 
 
 def test_closures_that_may_be_run_again_are_never_forgotten() -> None:
     known = Remembered()
     for closure in range(10_000):
-        known.add(push((closure, 1, 1)), part(), oldest=5)
-    assert all(known.has(push((closure, 1, 1)), part()) for closure in range(5, 10_000))
+        known.add(push((0, closure, 1, 1)), part(), oldest=5)
+    assert all(known.has(push((0, closure, 1, 1)), part()) for closure in range(5, 10_000))
+
+
+@pytest.mark.parametrize("identity", [None, (0, 7, 1, 1)])
+def test_a_snapshot_knows_what_was_applied_before_it(identity: tuple[int, int, int, int] | None) -> None:
+    known, before, only = Remembered(), push(identity), part()
+    known.add(before, only)
+    snapshot = known.snapshot()
+    after = push(identity and (0, 8, 1, 1))
+    known.add(after, only)
+    known.clear()
+    known.restore(snapshot)
+    assert known.has(before, only) and not known.has(after, only)
+    again = push(identity and (0, 9, 1, 1))
+    known.add(again, only)
+    later = known.snapshot()
+    known.clear()
+    assert not any(known.has(one, only) for one in (before, after, again))
+    known.restore(later)
+    assert [known.has(one, only) for one in (before, after, again)] == [True, False, True]
+
+
+def test_what_is_forgotten_of_one_coordinator_is_known_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "MANY", 4)
+    known = Remembered()
+    known.add(push((0, 1, 1, 1)), part())
+    for closure in range(100, 106):
+        known.add(push((1, closure, 1, 1)), part(), oldest=105)
+    assert known.has(push((0, 1, 1, 1)), part())
+    assert not known.has(push((1, 100, 1, 1)), part()) and not known.has(push((1, 1, 1, 1)), part())

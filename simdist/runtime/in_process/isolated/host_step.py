@@ -19,6 +19,7 @@ from simdist.runtime.in_process.computing import arrays_of, call_kernel, no_coll
 from simdist.runtime.in_process.isolated.arrays import bundle_of
 from simdist.runtime.in_process.isolated.held_groups import HeldGroups
 from simdist.runtime.in_process.isolated.sent_batches import SentBatches
+from simdist.runtime.in_process.programs import kept_updates
 from simdist.runtime.in_process.replica_view import ReplicaView
 from simdist.runtime.in_process.row_reading import flat, part_of, read_table
 from simdist.runtime.interpreter import Step
@@ -150,14 +151,20 @@ class WorkerStep(HostStep):
     def __init__(self, host: Surroundings, program: RemoteProgram, begin: BeginStep) -> None:
         super().__init__(host, program, begin)
         self._kept: list[tuple[int, int, tuple[Any, ...]]] = []
+        self._updates = kept_updates()
+        self._updates.begin_with((group, bundle_of(arrays)) for group, arrays in begin.changed)
 
     def kept(self) -> tuple[tuple[int, int, tuple[Any, ...]], ...]:
         return tuple(self._kept)
+
+    def read(self, op: ReadGroups) -> Sequence[Bundle]:
+        return [self._updates.seen(group, present) for group, present in zip(op.numbers, super().read(op), strict=True)]
 
     def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
         for number, (part, given) in enumerate(zip(op.parts, map(flat, operands), strict=True)):
             if part.task == self.host.chief:
                 self._kept.append((self.program.operations.index(op), number, arrays_of(given)))
+                self._updates.add(part.group, (part, given))
             else:
                 self._change(part, given)
 

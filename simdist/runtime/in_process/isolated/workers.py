@@ -8,11 +8,12 @@ from typing import Any, NoReturn, Protocol
 from simdist.errors import FailedPreconditionError
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
+from simdist.runtime.in_process.computing import arrays_of
 from simdist.runtime.in_process.isolated.arrays import bundle_of
 from simdist.runtime.in_process.isolated.groups import RemoteGroups
 from simdist.runtime.in_process.isolated.post import Post, batches_of, groups_of
-from simdist.runtime.in_process.programs import TaskHere
-from simdist.runtime.in_process.workers import Chief, Updates, Workers
+from simdist.runtime.in_process.programs import TaskHere, Updates
+from simdist.runtime.in_process.workers import Chief, Workers
 from simdist.runtime.linked import ApplyAll, LinkedProgram
 from simdist.runtime.wire.messages import BeginStep, StepEnded
 from simdist.runtime.work import LinkedStep, StepCall, Worker
@@ -44,14 +45,17 @@ class RemoteWorkers(Workers):
         holders = self.engine.versions.holders_of(groups_of(linked))
         batches = batches_of(linked, call, task.name)
         program = self.engine.post.program(task.name, linked, holders)
-        begin = BeginStep(0, None, True, task.name, program, task.steps, task.draws, call.arrays, batches, holders)
+        changed = [group for group, _ in holders if updates.has_changed(group)]
+        versions = zip(changed, map(bundle_of, self.engine.versions.read(changed)), strict=True)
+        seen = tuple([(group, arrays_of(updates.seen(group, present))) for group, present in versions])
+        begin = BeginStep(0, None, True, task.name, program, task.steps, task.draws, call.arrays, batches, holders, seen)
         reply = self.engine.post.ask(task.name, begin, StepEnded)
         task.steps += 1
         task.draws += linked.draws
         for operation, part, operands in reply.kept:
             op = linked.operations[operation]
             assert isinstance(op, ApplyAll)
-            updates.append((op.parts[part], bundle_of(operands)))
+            updates.add(op.parts[part].group, (op.parts[part], bundle_of(operands)))
         return (bundle_of(reply.result),)
 
     def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> NoReturn:
