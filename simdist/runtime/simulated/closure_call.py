@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from simdist.errors import TimedOutError
 from simdist.program.values import Bundle
@@ -64,7 +65,7 @@ class ClosureCall:
         self.function = function
         self.value: Returned = None
         self.error: BaseException | None = None
-        self.updates: ClosureUpdates[KeptChange] = ClosureUpdates(self._changed)
+        self.updates: ClosureUpdates[KeptChange] = ClosureUpdates(partial(_changed, world, task))  # not a method, which would hold this
         self.step = 0
         self.began_s = 0.0
         self.ordinal = 0
@@ -120,11 +121,6 @@ class ClosureCall:
         """A group as the closure sees it, which has perhaps changed it."""
         return self.updates.seen(group, present)
 
-    def _changed(self, version: Bundle, change: KeptChange) -> Bundle:
-        update, priced, operands = change
-        where = self.task.name, self.task.steps, self.world.now
-        return self.world.ledger.call(priced.sites[update.number], [version, operands], None, (), where)[0]
-
     def unheard(self, _: object) -> None:
         """The closure, or its reply, was lost without an error: the call ends by its time-out."""
         delay_s = max(0.0, self._sent_s + CALL_TIMEOUT_S - self.world.now)
@@ -134,3 +130,10 @@ class ClosureCall:
         if not self.has_replied:
             self.error = TimedOutError(f"{self.task.name} did not reply to closure {self.number} within {CALL_TIMEOUT_S:g} s.")
             self.reply(None)
+
+
+def _changed(world: World, task: Task, version: Bundle, change: KeptChange) -> Bundle:
+    """The next version of a group, as a closure on a task sees it."""
+    update, priced, operands = change
+    where = task.name, task.steps, world.now
+    return world.ledger.call(priced.sites[update.number], [version, operands], None, (), where)[0]
