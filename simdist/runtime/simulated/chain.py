@@ -68,6 +68,11 @@ class Chain(ServerRecovery):
         self.log.append(change)
         self._forward(change)
 
+    def assigned(self) -> None:
+        # The copy gets the present versions with it, which have what is not safe yet.
+        for change in self.log:
+            change.undo = _nothing
+
     def _forward(self, change: Change) -> None:
         what = "a change of variables"
         if not self.follower.alive and not self.follower.process.lost:
@@ -191,3 +196,7 @@ class Chain(ServerRecovery):
                 self.lose()
             else:
                 self._bring_back(process, size_bytes)
+
+
+def _nothing() -> None:
+    """What takes back a change that is safe."""

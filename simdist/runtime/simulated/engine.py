@@ -149,6 +149,9 @@ class SimulatedEngine:
             after = [ledger.call(site, (before,), None, (operand,), what)[0] for before in versions]
         for group, version in zip(groups, after, strict=True):
             states.put(group, version)
+            recovery = self.world.recoveries.get(states.groups[group].task)
+            if recovery is not None:
+                recovery.assigned()
 
     def traffic(self, cells: Sequence[Cell]) -> list[CellTraffic]:
         return traffic_of(self.world, cells)

@@ -74,6 +74,9 @@ class ServerRecovery(ABC):
     def changed(self, change: Change) -> None:
         """The server has changed what it holds."""
 
+    def assigned(self) -> None:
+        """Variables of the server have been assigned to at once, between steps: that holds, whatever becomes of earlier changes."""
+
     @abstractmethod
     def _saved(self) -> Held | None:
         """What is left of a server that has just died; None if it is lost."""

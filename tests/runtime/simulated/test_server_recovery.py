@@ -309,3 +309,20 @@ def test_an_update_that_waits_for_another_server_counts_once_however_many_come_m
         coordinator.schedule(step)
     coordinator.join()
     assert (float(busy.numpy()), float(away.numpy())) == (4_004.0, 3.0)
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_an_assignment_between_steps_outlives_a_server_whose_last_change_was_not_copied_yet(mode: Any) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, recovery="replica", mode=mode)
+    with strategy.scope():
+        number = sd.Variable(0.0)
+    coordinator = sd.ClusterCoordinator(strategy)
+    cluster.faults.delay("ps:0", "ps:1", 2.0, kind="copy", at=0.0, until=5.0)
+    cluster.faults.crash("ps:0", at=1.5)
+    coordinator.schedule(sd.function(lambda: number.assign_add(1.0)))
+    sd.sleep(1.0, cluster)
+    number.assign(100.0)
+    coordinator.join()
+    # The update was applied before the assignment; in a round it is applied when the servers have it for sure.
+    assert float(number.numpy()) == (100.0 if mode == "async" else 101.0)
