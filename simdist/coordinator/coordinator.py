@@ -213,8 +213,9 @@ class ClusterCoordinator:
     def create_per_worker_dataset(self, source: object, resume: bool = False) -> PerWorkerDataset:
         """A dataset on each worker, which each makes when a closure first needs it.
 
-        Each worker keeps the number of its pipeline, and how many there are, for as long as this dataset lives; one that is added later
-        makes one more pipeline, with the numbers of that moment.
+        Each worker keeps the number of its pipeline, and how many there are, for as long as this dataset lives. One that is added later
+        takes over the pipeline of a worker that was removed (with `resume`, where that one stood); where there is none, it makes one more,
+        with the numbers of that moment: then no row is left out, but some are read by two workers.
 
         Args:
             source: a function that returns an `sd.Dataset` or a distributed one, or one of these. It is never traced, also under
@@ -230,7 +231,7 @@ class ClusterCoordinator:
         flag(resume, "resume")
         if isinstance(source, (Dataset, DistributedFromFunction)) or callable(source):
             pipelines = {name: self.strategy.input_context(name) for name in self.strategy.workers}
-            return PerWorkerDataset(source, pipelines, resume)
+            return PerWorkerDataset(source, pipelines, resume, lambda: self.strategy.workers)
         raise InvalidArgumentError(f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one.")
 
     def create_per_worker_resource(self, fn: Callable[[], object]) -> PerWorkerResource:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
 from simdist.coordinator.table_copies import bring_tables
@@ -77,9 +77,12 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
     Args:
         source: the dataset, or a function that makes it; or one that was distributed from a function. A function under ``@sd.function``
             is called as it is.
-        pipelines: the input contexts of the workers that there are. Each keeps its own for as long as this dataset lives, also when workers
-            join or leave; a worker that joins gets one when it makes its pipeline.
-        resume: whether the iterator of a worker that comes back goes on where closures that count have left it.
+        pipelines: the input contexts of the workers that there are. Each keeps its own for as long as this dataset lives, also when others
+            join or leave. A worker that joins takes over the pipeline of one that has left; where there is none, it gets one of that
+            moment.
+        resume: whether the iterator of a worker that comes back goes on where closures that count have left it; so does that of a worker
+            that takes over a pipeline.
+        workers: gives the names of the workers that there are; default: those of `pipelines`.
 
     Raises:
         InvalidArgumentError: a function under ``@sd.function(seconds=...)``.
@@ -92,6 +95,7 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
         source: Dataset | DistributedFromFunction | Callable[[], object],
         pipelines: Mapping[str, InputContext] | None = None,
         resume: bool = False,
+        workers: Callable[[], Collection[str]] | None = None,
     ) -> None:
         super().__init__()
         if isinstance(source, StepFunction):
@@ -101,15 +105,26 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
         self.source = source
         self.pipelines = dict(pipelines or {})
         self.resume = resume
+        self.taken_over: dict[str, str] = {}  # whose pipeline a worker has
+        self._workers = workers or (lambda: self.pipelines)
 
     def make(self, worker: Worker, context: InputContext) -> Dataset | DistributedDataset:
         bring_tables(worker)
         made = self.source if isinstance(self.source, (Dataset, DistributedFromFunction)) else self.source()
         if isinstance(made, DistributedFromFunction):
-            made = made.on_worker(self.pipelines.setdefault(worker.name, context))
+            made = made.on_worker(self._pipeline_of(worker.name, context))
         if not isinstance(made, (Dataset, DistributedDataset)):
             raise InvalidArgumentError(f"A per-worker dataset must be an sd.Dataset; the function returned {type(made).__name__}.")
         return made
+
+    def _pipeline_of(self, worker: str, context: InputContext) -> InputContext:
+        if worker not in self.pipelines:
+            there = self._workers()
+            left = next((name for name in self.pipelines if name not in there), None)
+            self.pipelines[worker] = context if left is None else self.pipelines.pop(left)
+            if left is not None:
+                self.taken_over[worker] = left
+        return self.pipelines[worker]
 
     def __iter__(self) -> PerWorkerIterator:
         """An iterator on each worker.
@@ -140,7 +155,11 @@ class PerWorkerIterator(PerWorker[DatasetIterator | DistributedIterator]):
         self.accepted: dict[str, Position] = {}
 
     def make(self, worker: Worker, context: InputContext) -> DatasetIterator | DistributedIterator:
-        return iter(self.dataset.on(worker, lambda _: context))
+        made = iter(self.dataset.on(worker, lambda _: context))
+        left = self.dataset.taken_over.get(worker.name)
+        if left in self.accepted:
+            self.accepted[worker.name] = self.accepted.pop(left)
+        return made
 
     def is_in_place(self, worker: Worker) -> bool:
         """Whether the worker's iterator stands where the next closure has to begin."""

@@ -154,3 +154,39 @@ def test_the_function_of_a_dataset_may_be_decorated_as_in_tensorflow_and_is_neve
     assert rows.traces == 0
     with pytest.raises(InvalidArgumentError, match="is no step"):
         coordinator.create_per_worker_dataset(sd.function(lambda: sd.Dataset.range(4), seconds=1.0))
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_worker_that_joins_takes_over_the_shard_of_one_that_has_left(resume: bool) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 3, "ps": 1}), mode="sync")
+    with strategy.scope():
+        seen = sd.Variable(np.zeros(9, np.float32))
+    coordinator = sd.ClusterCoordinator(strategy)
+
+    def shard(context: sd.InputContext) -> sd.Dataset:
+        rows = sd.Dataset.range(9).shard(context.num_input_pipelines, context.input_pipeline_id)
+        return rows.batch(1).repeat()
+
+    dataset = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(shard), resume=resume)
+    iterator = iter(dataset)
+
+    @sd.function
+    def step(iterator: Any) -> None:
+        seen.assign_add((np.arange(9) == next(iterator)).astype("float32"))
+
+    def rounds(count: int) -> list[float]:
+        for _ in range(3 * count):
+            coordinator.schedule(step, args=(iterator,))
+        coordinator.join()
+        return seen.numpy().tolist()
+
+    rounds(1)
+    coordinator.remove_worker("worker:1")
+    coordinator.add_worker()
+    sd.sleep(10.0)
+    assert rounds(2) == ([1.0] * 9 if resume else [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0])
+    coordinator.remove_worker("worker:3")
+    coordinator.add_worker()
+    sd.sleep(10.0)
+    again = rounds(3)
+    assert again == [2.0] * 9 if resume else again[1::3] == [3.0, 2.0, 1.0]
