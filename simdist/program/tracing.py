@@ -21,8 +21,9 @@ from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
+from simdist.program.captures import Captures
 from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, CollectiveOptions, GradientOptions, bind_collective
-from simdist.program.jaxprs import frozen
+from simdist.program.jaxprs import constants_in, frozen
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Reference, Rule, VariableHandle
@@ -45,6 +46,7 @@ def _marker_avals(*_: object, outputs: tuple[Aval, ...], **__: object) -> list[j
 AlikeEverywhere = Literal["all_reduce", "broadcast"]
 Gathered = Literal["all_gather"]
 _tracers: list[Tracer] = []
+captures = Captures()
 
 
 class Tracer:
@@ -124,8 +126,15 @@ class Tracer:
             with jex_core.set_current_trace(self._outer):
                 return list(map(placeholder_of, step()))
 
-        with tracing_with(self), guarded():
-            return frozen(jax.make_jaxpr(outermost)())
+        with tracing_with(self), guarded(), captures.step():
+            closed = frozen(jax.make_jaxpr(outermost)())
+        if any(isinstance(constant, jax.core.Tracer) for constant in constants_in(closed)):
+            raise InvalidArgumentError(
+                "A step uses a value that exists only inside a jax.grad, scan, cond or vmap: a variable was assigned there, or a value was "
+                "kept in a list or an attribute. Return the value from that function (of scan and jax.checkpoint: as a result), and use it "
+                "outside."
+            )
+        return closed
 
     def _given_by(self, example: Callable[[Marker], Sequence[Array]]) -> GivenValues:
         """The values of markers; ones stand for the results of collectives."""
@@ -171,6 +180,7 @@ class Tracer:
 
     def read(self, variable: VariableHandle) -> jax.Array:
         """The value of a variable at this point of the step."""
+        captures.read(self._outer)
         for overlay in reversed(self.overlays):
             replaced = variable.found_in(overlay.values, self.read)
             if replaced is not None:
@@ -191,6 +201,7 @@ class Tracer:
 
     def update(self, rule: Rule, variables: Sequence[VariableHandle], operands: Sequence[jax.Array]) -> None:
         """Update variables; inside `value_and_grad` the update becomes part of the step."""
+        captures.changed()
         changed = {variable.ref() for variable in variables}
         self._sums = {key: known for key, known in self._sums.items() if known[0] not in changed}
         if self.overlays:
@@ -221,6 +232,7 @@ class Tracer:
 
     def random_key(self, generator: VariableHandle) -> jax.Array:
         """The state of a Keras seed generator: a fresh key for each seed, step and replica, then counted within the step."""
+        captures.read(self._outer)
         own = generator.ref()
         if own not in self.seeds:
             with jax.core.eval_context():
@@ -230,6 +242,7 @@ class Tracer:
 
     def set_random_key(self, generator: VariableHandle, value: jax.Array) -> None:
         """A Keras seed generator counts on, within this step only."""
+        captures.changed()
         self.seeds[generator.ref()] = value
 
     # -- replicas -------------------------------------------------------------------------------------------------
@@ -243,6 +256,7 @@ class Tracer:
     def rank(self) -> int:
         """The rank of this replica. A step that reads it is traced for each replica by itself."""
         self.asked_rank = self.is_rank_dependent = True
+        captures.read(self._outer)
         return self._rank
 
     def of_all(self, count: int) -> int:
@@ -335,11 +349,13 @@ class Tracer:
     def overlay(self, values: dict[Reference, jax.Array]) -> Iterator[Overlay]:
         """Let some variables have other values, and hold back all assignments, for a while."""
         overlay = Overlay(values)
+        captures.changed()
         self.overlays.append(overlay)
         try:
             yield overlay
         finally:
             self.overlays.pop()
+            captures.changed()
 
 
 class Overlay:

@@ -74,7 +74,7 @@ class ServerRecovery(ABC):
     def changed(self, change: Change) -> None:
         """The server has changed what it holds."""
 
-    def assigned(self) -> None:
+    def assigned(self) -> None:  # noqa: B027
         """Variables of the server have been assigned to at once, between steps: that holds, whatever becomes of earlier changes."""
 
     @abstractmethod

@@ -1,0 +1,69 @@
+"""Functions that JAX remembers: what they have read of variables is part of what it remembers.
+
+JAX traces a function that is given to ``jax.jit``, ``lax.scan``, ``cond``, ``jax.checkpoint`` and the like once for each shape, and takes
+the jaxpr from its cache the next time. A value of a variable that the function has read is in that jaxpr: it would be an old one after the
+variable has changed, and a placeholder of another step in the next step. So steps have a cache of their own, and begin another one where
+what may have been read has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import jax
+import jax.core
+from jax.extend import core as jex_core
+
+__all__ = ["Captures"]
+
+_epoch = jax.make_user_context(0)  # part of the key under which JAX remembers a jaxpr; 0: outside of steps
+
+
+class Captures:
+    """Whether functions that JAX may remember have read something in this process.
+
+    Attributes:
+        epoch: of the cache that steps use now.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self._has_read = False
+        self._entered: list[ExitStack] = []
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Let a step use a cache in which nothing is that another step has read."""
+        self._begin_anew()
+        with ExitStack() as entered:
+            self._entered.append(entered)
+            entered.enter_context(_epoch(self.epoch))
+            try:
+                yield
+            finally:
+                self._entered.pop()
+
+    def read(self, outermost: jax.core.Trace | None) -> None:
+        """Something is read; a trace within the outermost one of its step is of a function that JAX may remember.
+
+        Args:
+            outermost: the trace of the step.
+        """
+        with jex_core.take_current_trace() as trace:
+            inner: object = trace
+        while inner is not outermost and inner is not None:
+            if type(inner).__name__ == "DynamicJaxprTrace":
+                self._has_read = True
+                return
+            inner = getattr(inner, "parent_trace", None)
+
+    def changed(self) -> None:
+        """What may have been read has another value from now on."""
+        if self._begin_anew() and self._entered:
+            self._entered[-1].enter_context(_epoch(self.epoch))
+
+    def _begin_anew(self) -> bool:
+        has_read, self._has_read = self._has_read, False
+        self.epoch += has_read
+        return has_read
