@@ -10,7 +10,7 @@ The count of steps of a group is the number of updates that were applied to it: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 
@@ -264,20 +264,26 @@ class OptimizerRule(UpdateRule):
     def _found_rows_only(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> SlotOptimizer | None:
         owner = owner_of(group.cells[0])
         counts = {id(group.cells[position]): aval for position, aval in rows}
-        of_rows = [
-            (self.variables[number], Cell(cell.name, counts.get(id(cell), cell.aval), cell.task)) for number, cell in self.optimized[owner]
-        ]
-        build = keras_slot_optimizer if is_keras_optimizer(self.optimizer) else optax_slot_optimizer
-        slot_optimizer = build(self.optimizer, of_rows)  # pyright: ignore[reportArgumentType]
+        slot_optimizer, avals = self._with_counts(owner, counts)
         tables = [number for number, (_, cell) in enumerate(self.optimized[owner]) if id(cell) in counts]
         if len(tables) > 1 and has_state_of_unknown_tables(self.slot_optimizers[owner], [group.cells[position] for position, _ in rows]):
             return None
-        if not is_elementwise(slot_optimizer, [cell.aval for _, cell in of_rows]):
+        if not is_elementwise(slot_optimizer, avals):
             return None
         key = tuple([self.optimized[owner][number][0] for number in tables])
-        if not self.lazy_rows and key not in self._leaves_alone:  # tried once, and not for each shard
-            self._leaves_alone[key] = leaves_rows_alone(slot_optimizer, [cell.aval for _, cell in of_rows], tables)
+        if not self.lazy_rows and key not in self._leaves_alone:  # found once, and not for each shard
+            # Of no rows everything could be said.
+            some = {cell: Aval((max(1, aval.shape[0]), *aval.shape[1:]), aval.dtype) for cell, aval in counts.items()}
+            self._leaves_alone[key] = leaves_rows_alone(*self._with_counts(owner, some), tables)
         if self.lazy_rows or self._leaves_alone[key]:
             return slot_optimizer
         warn_of_dense_updates(type(self.optimizer).__name__, [group.cells[position] for position, _ in rows])
         return None
+
+    def _with_counts(self, owner: Owner, counts: Mapping[int, Aval]) -> tuple[SlotOptimizer, list[Aval]]:
+        """The slot optimizer of so many rows in the place of tables, which are given by identity; and the shapes of its cells."""
+        held = [(self.variables[number], cell) for number, cell in self.optimized[owner]]
+        cells = [(variable, Cell(cell.name, counts.get(id(cell), cell.aval), cell.task)) for variable, cell in held]
+        build = keras_slot_optimizer if is_keras_optimizer(self.optimizer) else optax_slot_optimizer
+        slot_optimizer = build(self.optimizer, cells)  # pyright: ignore[reportArgumentType]
+        return slot_optimizer, [cell.aval for _, cell in cells]

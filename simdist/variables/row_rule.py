@@ -2,7 +2,7 @@
 
 SGD without momentum and Adagrad change nothing where the gradient is zero: they change the rows that have one. Slots that decay (momentum,
 RMSprop, Adam) change in every row with every update; a table that such a rule changes is changed as a whole, by the gradient with zeros
-elsewhere, so that the numbers are those of Keras and of Optax on JAX. Whether a rule is of the first kind is tried out, not known by name.
+elsewhere, so that the numbers are those of Keras and of Optax on JAX. Whether a rule is of the first kind is read from its jaxpr.
 With ``lazy_rows=True`` every element-wise rule changes only rows that have a gradient, as those of Keras on TensorFlow do.
 
 Taught in lesson 06.
@@ -20,6 +20,7 @@ import numpy as np
 
 from simdist.errors import DenseUpdateWarning
 from simdist.program.kernels import Kernel, kernel_of
+from simdist.program.known_results import UnchangedInput, known_results
 from simdist.program.row_kernels import Port, local_rows, row_kernel_of
 from simdist.program.values import Aval
 from simdist.variables.slot_optimizer import SlotOptimizer
@@ -33,10 +34,6 @@ __all__ = [
     "warn_of_dense_updates",
 ]
 
-# At which counts of steps a rule is tried: rules that add up gradients do so for few steps; a rate may be 0 for many.
-TRIED_STEPS = (*range(64), 1_000, 10_000, 100_000, 1_000_000)
-# How large the values are at which it is tried, and at which counts: a rule may bound them. None is too large for half precision.
-TRIED_SCALES = {1.0: TRIED_STEPS, 1e-3: (0, 1_000), 10.0: (0, 1_000), 1e4: (0, 1_000)}
 # From so many bytes of a table on its server, an update of all of it is worth a warning.
 LARGE_TABLE_BYTES = 16 << 20
 
@@ -166,45 +163,25 @@ def has_state_of_unknown_tables(slot_optimizer: SlotOptimizer, tables: Sequence[
 
 
 def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tables: Sequence[int]) -> bool:
-    """Whether a gradient of zeros changes no bit of a table, nor of its slots: tried out on numbers of all kinds, at many counts of steps.
+    """Whether a gradient of zeros changes no number of a table, nor of its slots, whatever the rest of the rule's state is.
 
-    A rule may do so at some steps only: one that adds up the gradients of several steps, or decays weights at a rate that is 0 at first.
+    It is read from the jaxpr of the rule, and not tried out: a rule may change rows at some steps only. One that adds up the gradients of
+    several steps does so at the last of them, one that decays weights wherever its rate is not 0. Where it cannot be said, the answer is no.
 
     Args:
         slot_optimizer: for cells of these shapes.
         avals: of the cells.
         tables: which of them are tables.
     """
-    rng, shapes = np.random.default_rng(0), {avals[number].shape for number in tables}
-    values = [rng.normal(size=aval.shape) for aval in avals]
-    state = [
-        jnp.asarray(rng.random(cell.aval.shape) + 0.5, cell.aval.dtype) if cell.aval.shape in shapes or _is_rate(cell.aval) else first
-        for cell, first in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True)
-    ]
-    counts = [number for number, cell in enumerate(slot_optimizer.cells) if not cell.aval.shape and _is_whole(cell.aval)]
-
-    def changes(step: jax.Array, values: list[jax.Array], state: list[jax.Array], gradients: list[jax.Array]) -> jax.Array:
-        state = [step.astype(old.dtype) if number in counts else old for number, old in enumerate(state)]
-        new, after = slot_optimizer.apply(values, state, gradients)
-        pairs = [(values[number], new[number]) for number in tables]
-        pairs += [(old, changed) for old, changed in zip(state, after, strict=True) if old.shape in shapes]
-        return jnp.stack([jnp.any(old != changed) for old, changed in pairs]).any()
-
+    shapes = {avals[number].shape for number in tables}
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
     with jax.core.eval_context():
-        compiled, zeros = jax.jit(changes), [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
-        for scale, steps in TRIED_SCALES.items():
-            scaled = [jnp.asarray(value * scale, aval.dtype) for value, aval in zip(values, avals, strict=True)]
-            if any(compiled(jnp.asarray(step), scaled, state, zeros) for step in steps):
-                return False
-        return True
-
-
-def _is_whole(aval: Aval) -> bool:
-    return bool(jnp.issubdtype(aval.dtype, jnp.integer))
-
-
-def _is_rate(aval: Aval) -> bool:
-    return not aval.shape and bool(jnp.issubdtype(aval.dtype, jnp.floating))
+        closed = jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs)
+        gradients = [np.zeros(aval.shape, aval.dtype) if number in tables else None for number, aval in enumerate(avals)]
+        results = known_results(closed, [*[None] * (len(avals) + len(state)), *gradients])
+    kept = [*tables, *[len(avals) + number for number, spec in enumerate(state) if spec.shape in shapes]]
+    return all(results[number] == UnchangedInput(number, closed.in_avals[number].dtype.name) for number in kept)
 
 
 def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:
