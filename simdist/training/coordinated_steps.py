@@ -120,6 +120,7 @@ class CoordinatedSteps:
         except Exception:
             with suppress(Exception):  # the first error is the one that is raised
                 self.coordinator.join()  # what is under way must not count in a later call
+                self._open = {}
             raise
 
     def _run(self, steps: int | None, per_closure: int, ahead: int | None, hooks: Hooks) -> None:

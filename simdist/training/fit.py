@@ -9,10 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 import keras
 
-from simdist.errors import InvalidArgumentError
+from simdist.errors import (
+    AbortedError,
+    CancelledError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
 from simdist.training.arguments import require_inherited, require_options
 from simdist.training.callbacks import usable
 from simdist.training.evaluation.validation import Validation
@@ -25,6 +33,9 @@ from simdist.training.sources import Source, count_steps, is_spent, split_arrays
 from simdist.training.step import finish, require_same_variables
 
 __all__ = ["fit"]
+
+# After these the variables may be out of reach, or no longer belong together.
+OF_THE_CLUSTER = (UnavailableError, AbortedError, CancelledError, DeadlineExceededError, ResourceExhaustedError)
 
 
 def fit(
@@ -64,6 +75,11 @@ def fit(
     hooks = hooks_of(given, model, verbose, epochs=epochs, steps=steps, history=True)
     try:
         _train(model, source, runner, steps, range(initial_epoch, epochs), hooks, validation)
+    except (Exception, KeyboardInterrupt) as error:
+        if not isinstance(error, OF_THE_CLUSTER) and runner.is_quiet:
+            with suppress(Exception):  # the first error is the one that is raised
+                finish(model)
+        raise
     finally:
         model.simdist_state.position = None  # it holds the input
     return model.history

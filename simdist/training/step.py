@@ -22,7 +22,7 @@ from simdist.training.global_denominators import needs_global_denominators, of_g
 from simdist.training.keras_model import StrategyModel, Tensor, strategy_of
 from simdist.training.stateless_step import stateless_replica_step
 from simdist.variables.gradients import value_and_grad
-from simdist.variables.keras_objects import trained_variables
+from simdist.variables.keras_objects import core_of, trained_variables
 from simdist.variables.optimizer import Optimizer
 
 __all__ = ["Example", "build", "eager_where_asked", "finish", "only_finite", "prepare_optimizer", "require_same_variables", "train_step_of"]
@@ -170,8 +170,13 @@ def prepare_optimizer(model: StrategyModel) -> Optimizer:
 
 
 def finish(model: StrategyModel) -> None:
-    """Give the variables the values that the optimizer keeps for the end of training: moving averages, if it has them."""
-    model.optimizer.finalize_variable_values(model.trainable_variables)
+    """Give the variables the values that the optimizer keeps for the end of training: moving averages, if it has them.
+
+    Before the first update there are none: those of a new optimizer are zeros.
+    """
+    averages = core_of(model.optimizer).use_ema
+    if averages and (strategy_of(model).engine.numerics == "off" or int(model.optimizer.iterations)):
+        model.optimizer.finalize_variable_values(model.trainable_variables)
 
 
 def _loss_of_no_rows(model: StrategyModel, x: Tree, y: Tree, y_pred: Tree, sample_weight: Tree) -> jax.Array:

@@ -122,12 +122,68 @@ def test_an_optimizer_of_keras_applied_as_it_is_adds_up_the_gradients_of_all_rep
         np.testing.assert_allclose(own.value, other.value, rtol=1e-4, atol=1e-6)
 
 
+def averaging(scaled: bool = False) -> Any:
+    optimizer = plain.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9)
+    return plain.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer
+
+
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("strategy", sampled(STRATEGIES, ["workers", "shards"]))
-def test_moving_averages_become_the_weights_when_training_ends(strategy: str) -> None:
+def test_moving_averages_become_the_weights_when_training_ends(strategy: str, scaled: bool) -> None:
     with STRATEGIES[strategy]().scope():
-        model = model_of(keras, plain.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9))
-    expected = model_of(plain, plain.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9))
+        model = model_of(keras, averaging(scaled))
+    expected = model_of(plain, averaging(scaled))
     assert fitted(model) == pytest.approx(fitted(expected), rel=1e-5)
+    require_same(model, expected)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("strategy", sampled(STRATEGIES, ["workers", "shards"]))
+def test_without_an_epoch_there_are_no_moving_averages_to_become_the_weights(strategy: str, scaled: bool) -> None:
+    with STRATEGIES[strategy]().scope():
+        model = model_of(keras, averaging(scaled))
+    before = model.get_weights()
+    model.fit(X, Y, epochs=0, verbose=0)
+    for value, old in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(value, old)
+
+
+class Interrupting(plain.callbacks.Callback):
+    """Raises at the end of the second epoch, or after a batch of it."""
+
+    def __init__(self, error: BaseException, at_batch: bool) -> None:
+        super().__init__()
+        self.error, self.at_batch, self.epochs = error, at_batch, 0
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.epochs += 1
+        if self.epochs == 2:
+            raise self.error
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self.at_batch and self.epochs == 1:
+            raise self.error
+
+
+@pytest.mark.parametrize("at_batch", [False, True])
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt("mine")])
+def test_moving_averages_become_the_weights_when_training_is_interrupted(error: BaseException, at_batch: bool) -> None:
+    with STRATEGIES["workers"]().scope():
+        model = model_of(keras, averaging())
+    expected = model_of(plain, averaging())
+    for each in (model, expected):
+        with pytest.raises(type(error), match="mine"):
+            fitted(each, callbacks=[Interrupting(error, at_batch)])
+    require_same(model, expected)
+
+
+def test_moving_averages_become_the_weights_when_training_on_parameter_servers_is_interrupted() -> None:
+    with STRATEGIES["shards"]().scope():
+        model = model_of(keras, averaging())
+    expected = model_of(plain, averaging())
+    for each in (model, expected):
+        with pytest.raises(ValueError, match="mine"):
+            fitted(each, callbacks=[Interrupting(ValueError("mine"), False)])
     require_same(model, expected)
 
 
