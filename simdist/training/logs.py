@@ -9,12 +9,14 @@ import jax
 import numpy as np
 from keras.src.utils.python_utils import pythonify_logs
 
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray, Tree
+from simdist.strategies.base import Strategy
 from simdist.training.arguments import has_own_step
 from simdist.training.keras_model import Logs, StrategyModel, strategy_of
 from simdist.variables.optimizer import as_variable
 
-__all__ = ["Outcome", "StepLogs", "average_logs", "metric_values"]
+__all__ = ["Outcome", "StepLogs", "average_logs", "metric_values", "shares_of_all"]
 
 Shares: TypeAlias = Sequence[tuple[HostArray, Tree]]
 """Rows of each replica, and the logs of its step."""
@@ -31,7 +33,7 @@ class StepLogs:
 
     Those of the compiled step are the metrics, which count from the start of the epoch. A ``train_step`` of the user's own returns logs.
     Where one has the name of a metric that has counted something, it is the metric's value, of what all replicas have seen; the others
-    are the last step's, as in Keras: the average over the replicas, weighed by rows.
+    are the last step's, as in Keras: the average over the replicas, those of all launched mains, weighed by rows.
 
     Args:
         model: whose.
@@ -53,9 +55,12 @@ class StepLogs:
         metrics = metric_values(self.model)
         if self._are_metrics or self.outcome is None:
             return metrics
-        logs = average_logs(strategy.local_results(self.outcome.value()))
-        self._are_metrics = set(logs) == set(metrics)
-        return metrics if self._are_metrics else logs | {name: metrics[name] for name in self._counted() if name in logs}
+        shares = strategy.local_results(self.outcome.value())
+        self._are_metrics = set(shares[0][1]) == set(metrics)
+        if self._are_metrics:
+            return metrics
+        logs = average_logs(shares_of_all(strategy, shares))
+        return logs | {name: metrics[name] for name in self._counted() if name in logs}
 
     def _counted(self) -> list[str]:
         """The names under which the metrics give results that have counted something since they were reset."""
@@ -65,6 +70,38 @@ class StepLogs:
                 result = strategy_of(self.model).observe(metric.result)
                 found.extend(result if isinstance(result, dict) else [metric.name])
         return found
+
+
+def shares_of_all(strategy: Strategy, shares: Shares) -> Shares:
+    """The shares of the replicas of all launched mains, in the order of the workers; every main has to call it.
+
+    Callbacks decide by logs, so all mains must have the same: one that lowers its rate alone, or stops alone, parts from the others.
+
+    Args:
+        strategy: whose replicas.
+        shares: of those that this program drives.
+
+    Raises:
+        InvalidArgumentError: the logs of another main have other names or shapes.
+    """
+    leaves, structure = jax.tree_util.tree_flatten(list(shares))
+    numbers = [np.asarray(leaf, np.float64).ravel() for leaf in leaves]  # it holds each number of 32 bits as it is
+    packed = strategy.bytes_of_all(np.concatenate(numbers).tobytes())
+    if len(packed) == 1:
+        return shares
+    if len(set(map(len, packed))) > 1:
+        raise InvalidArgumentError(
+            f"The logs of a train_step have {[len(part) // 8 for part in packed]} numbers in the mains of the workers, in their order. Let "
+            "train_step return the same logs, of the same shapes, in each main."
+        )
+    return [share for part in packed for share in jax.tree_util.tree_unflatten(structure, _like(leaves, np.frombuffer(part)))]
+
+
+def _like(leaves: Sequence[HostArray], numbers: HostArray) -> list[HostArray]:
+    """The numbers, cut into arrays of these shapes and dtypes."""
+    ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+    parts = zip(np.split(numbers, ends), map(np.asarray, leaves), strict=True)
+    return [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in parts]
 
 
 def average_logs(shares: Shares) -> Logs:

@@ -1,0 +1,73 @@
+"""Logs that are no metrics: all launched mains have those of a notebook, so that their callbacks act alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras as plain
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+X = np.random.default_rng(0).normal(size=(27, 6)).astype(np.float32)
+Y = np.tanh(X.sum(1, keepdims=True))
+RATE = 0.05
+
+
+def model_of(library: Any) -> Any:
+    class Model(library.Sequential):
+        def train_step(self, state: Any, data: Any) -> Any:
+            logs, state = super().train_step(state, data)
+            x, y = data[:2]
+            return {**logs, "moment": (x[:, 0] * y[:, 0]).mean()}, state  # not what a metric counts
+
+    model = Model([library.Input((6,)), library.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(library.optimizers.SGD(RATE), "mse")
+    return model
+
+
+def fitted(library: Any, strategy: Any = None, callback: Any = None, rows: int = 27) -> tuple[dict[str, list[float]], Any]:
+    if strategy is None:
+        model = model_of(library)
+    else:
+        with strategy.scope():
+            model = model_of(library)
+    callbacks = [] if callback is None else [callback()]
+    history = model.fit(X[:rows], Y[:rows], batch_size=8, epochs=4, shuffle=False, verbose=0, callbacks=callbacks).history
+    return history, [np.asarray(weight.value) for weight in model.weights]
+
+
+def mains(workers: int, callback: Any = None, rows: int = 27) -> list[tuple[dict[str, list[float]], Any]]:
+    run = sd.Cluster({"worker": workers}).launch(lambda: fitted(keras, sd.MultiWorkerMirroredStrategy(), callback, rows))
+    run.join()
+    return [run.results[f"worker:{number}"] for number in range(workers)]
+
+
+@pytest.mark.parametrize(("workers", "rows"), [(2, 27), (3, 27), (2, 25)])  # the last batch has 3 rows, or 1: some mains have none of it
+def test_the_logs_of_each_main_are_those_of_plain_keras(workers: int, rows: int) -> None:
+    expected, weights = fitted(plain, rows=rows)
+    for history, found in mains(workers, rows=rows):
+        assert list(history) == list(expected)
+        for name, values in expected.items():
+            assert history[name] == pytest.approx(values, rel=1e-4)
+        for value, other in zip(found, weights, strict=True):
+            np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-6)
+
+
+def lowered() -> Any:
+    """The rate of each main would follow its own part of the rows: they have moments of different signs."""
+
+    class Lowering(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.optimizer.learning_rate = RATE * (1 + logs["moment"])
+
+    return Lowering()
+
+
+def test_mains_whose_callbacks_follow_the_logs_keep_equal_weights() -> None:
+    _, weights = fitted(plain, callback=lowered)
+    for _, found in mains(2, lowered):
+        for value, other in zip(found, weights, strict=True):
+            np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-6)
