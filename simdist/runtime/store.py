@@ -13,6 +13,7 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Array, Arrays, HostArray
+from simdist.program.half_precision import is_half, widened
 from simdist.program.values import Aval, BundleType, snapshot
 from simdist.runtime.base import Engine
 from simdist.runtime.updating import assigning
@@ -66,8 +67,11 @@ class Store:
             return arrays[0]
         if placement.combine == "none":
             raise no_combination(variable)
-        total = cast(HostArray, sum(np.asarray(array) for array in arrays))
-        return total / len(arrays) if placement.combine == "mean" else total
+        if placement.combine == "mean":
+            total = sum(widened(np.asarray(array)) for array in arrays)
+            mean = cast(HostArray, total / len(arrays))
+            return mean.astype(variable.dtype) if is_half(variable.dtype) else mean
+        return cast(HostArray, sum(np.asarray(array) for array in arrays))
 
     def compute(self, variables: Sequence[Variable]) -> None:
         """Compute the present values of several variables in one go, before they are read one after the other."""
@@ -87,7 +91,8 @@ class Store:
         for cell, value in zip(variable.placement.cells, values, strict=True):
             self._change("assign", [cell], snapshot(value))
         if self.strategy is not None and variable.companions:
-            self.strategy.assigned(variable, "assign", np.mean(values, axis=0, dtype=variable.dtype))
+            mean = np.mean(values, axis=0, dtype="float32" if is_half(variable.dtype) else variable.dtype)
+            self.strategy.assigned(variable, "assign", mean.astype(variable.dtype))
 
     def cell_value(self, variable: Variable, cell: Cell) -> Array:
         """The present value of one cell of a variable."""

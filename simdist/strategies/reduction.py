@@ -20,6 +20,7 @@ import numpy as np
 from simdist.arguments import whole_number, word_of
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import present_value
+from simdist.program.half_precision import is_half, widened
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
@@ -77,9 +78,11 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
 
 def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
     if isinstance(value, ReplicaLocal):
-        return _all_reduced(value.tracer, op, _summand(op, jnp.asarray(value.local_value)), axis)
+        local_value = jnp.asarray(value.local_value)
+        return _result(op, _all_reduced(value.tracer, op, _summand(op, local_value), axis), local_value)
     if isinstance(value, PerReplica):
-        return _added(op, [_summand(op, jnp.asarray(part)) for part in value.values], axis)
+        parts = [jnp.asarray(part) for part in value.values]
+        return _result(op, _added(op, [_summand(op, part) for part in parts], axis), parts[0])
     if op is ReduceOp.SUM and num_replicas > 1:
         raise InvalidArgumentError(
             f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
@@ -91,7 +94,10 @@ def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
 
 def _of_one(op: ReduceOp, value: Any) -> Any:
     """The value of one replica, with the dtype that the sum, or the mean, of several would have."""
-    return _summand(op, jnp.asarray(value)) if isinstance(value, (bool, np.generic, np.ndarray, jax.Array)) else value
+    if not isinstance(value, (bool, np.generic, np.ndarray, jax.Array)):
+        return value
+    array = jnp.asarray(value)
+    return _result(op, _summand(op, array), array)
 
 
 def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:
@@ -127,12 +133,20 @@ def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis) -> 
 
 
 def _summand(op: ReduceOp, value: Any) -> Any:
-    """The summand of a replica: truth values are counted; the mean of whole numbers is none, and their sum may be too large for them."""
+    """The summand of a replica: truth values are counted; the mean of whole numbers is none, and their sum may be too large for them.
+
+    So may be the sum of numbers of half precision whose mean is not: it is taken in float32.
+    """
     if jnp.issubdtype(value.dtype, jnp.inexact):
-        return value
+        return widened(value) if op is ReduceOp.MEAN else value
     if op is ReduceOp.MEAN:
         return value.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
     return value.astype(jnp.int32) if value.dtype == bool else value
+
+
+def _result(op: ReduceOp, result: Any, value: Any) -> Any:
+    """A result, in the dtype of the values if that is one of half precision."""
+    return result.astype(value.dtype) if op is ReduceOp.MEAN and is_half(value.dtype) else result
 
 
 def _length(value: Any, axes: tuple[int, ...]) -> int:
@@ -190,10 +204,11 @@ def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -
     if tracer is None or tracer.num_replicas == 1:
         return jax.tree_util.tree_map(lambda leaf: _of_one(op, present_value(leaf)), value)
     leaves, structure = jax.tree_util.tree_flatten(value)
-    leaves = [_summand(op, jnp.asarray(leaf)) for leaf in leaves]
-    totals = tracer.collective("all_reduce", leaves, options=options, label=label, averaged=op is ReduceOp.MEAN)
+    given = list(map(jnp.asarray, leaves))
+    summands = [_summand(op, leaf) for leaf in given]
+    totals = tracer.collective("all_reduce", summands, options=options, label=label, averaged=op is ReduceOp.MEAN)
     if op is ReduceOp.MEAN:
-        totals = [total / tracer.num_replicas for total in totals]
+        totals = [_result(op, total / tracer.num_replicas, leaf) for total, leaf in zip(totals, given, strict=True)]
     return jax.tree_util.tree_unflatten(structure, totals)
 
 

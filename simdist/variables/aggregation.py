@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.half_precision import is_half, widened
 from simdist.program.operations import ReplicaTrace
 
 __all__ = [
@@ -169,8 +170,11 @@ def combined_read(tracer: ReplicaTrace, variable: Aggregated, local_value: jax.A
 
 def _combined(tracer: ReplicaTrace, aggregation: VariableAggregation, value: jax.Array, label: str) -> jax.Array:
     averaged = aggregation is VariableAggregation.MEAN
-    total = tracer.collective("all_reduce", [value], label=label, averaged=averaged)[0]
-    return total / tracer.num_replicas if averaged else total
+    total = tracer.collective("all_reduce", [widened(value) if averaged else value], label=label, averaged=averaged)[0]
+    if not averaged:
+        return total
+    mean = total / tracer.num_replicas
+    return mean.astype(value.dtype) if is_half(value.dtype) else mean
 
 
 def _shared(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.Array) -> jax.Array:
