@@ -34,6 +34,7 @@ __all__ = [
     "FailedPreconditionError",
     "InvalidArgumentError",
     "LossSumWarning",
+    "LostAssignmentWarning",
     "NotFoundError",
     "OutOfRangeError",
     "ResourceExhaustedError",
@@ -55,6 +56,10 @@ class DenseReadWarning(UserWarning):
 
 class LossSumWarning(UserWarning):
     """Code of the user's own takes a sum over the rows of one replica, where a loss counts as a mean over them."""
+
+
+class LostAssignmentWarning(UserWarning):
+    """Steps of several workers assign a variable at the same time, each without what the others have assigned."""
 
 
 class DenseUpdateWarning(UserWarning):

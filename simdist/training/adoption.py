@@ -39,7 +39,7 @@ from simdist.variables.handles import Adopted
 from simdist.variables.state import PlacementRecord
 from simdist.variables.variable import Variable
 
-__all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install"]
+__all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install", "noted_assignments"]
 
 SEEDS_DRAWN = "simdist_seeds_drawn"
 """Where Keras' state, which each task has for itself, keeps how many seeds were drawn since ``keras.utils.set_random_seed``."""
@@ -134,6 +134,8 @@ class AdoptedVariable(keras.Variable, Adopted):
         elif added is not None:
             self.assign_add(added)  # what other workers have counted meanwhile stays
         else:
+            if _noted:
+                _noted[-1].append(self)
             tracer.update("assign", [own], [tensor])
         return tensor
 
@@ -159,6 +161,20 @@ class AdoptedVariable(keras.Variable, Adopted):
     def assign_sub(self, value: ArrayLike) -> jax.Array | None:
         """Subtract from the value, on the tasks that hold it."""
         return self.assign_add(-jnp.asarray(value))
+
+
+_noted: list[list[AdoptedVariable]] = []
+
+
+@contextmanager
+def noted_assignments() -> Iterator[list[AdoptedVariable]]:
+    """The variables to which a step that is traced inside assigns values, and does not add; one for each assignment."""
+    found: list[AdoptedVariable] = []
+    _noted.append(found)
+    try:
+        yield found
+    finally:
+        _noted.remove(found)
 
 
 def _roles(variable: keras.Variable, floating: bool) -> tuple[VariableSynchronization, VariableAggregation]:

@@ -116,7 +116,11 @@ class StrategyModel(keras.Model):
 
     def simdist_has_layers(self) -> bool:
         """Whether all layers have their variables: a model whose layers make theirs at its first call may say before that it is built."""
-        return bool(self.built) and all(layer.built for layer in self._flatten_layers(include_self=False))
+        return bool(self.built) and all(layer.built for layer in self.simdist_layers())
+
+    def simdist_layers(self) -> Sequence[keras.layers.Layer]:
+        """All layers, also those inside of others; not the model itself."""
+        return self._flatten_layers(include_self=False)
 
     def simdist_build_slots(self) -> None:
         """Make the variables of the optimizer, if those exist that it trains."""

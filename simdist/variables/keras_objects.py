@@ -81,6 +81,7 @@ class KerasOptimizer(Protocol):
     weight_decay: float | None
     clipnorm: float | None
     global_clipnorm: float | None
+    use_ema: bool
 
     @property
     def variables(self) -> Sequence[KerasVariable]: ...

@@ -252,3 +252,32 @@ def test_a_sum_in_code_of_ones_own_is_reported(where: str) -> None:
     with pytest.warns(LossSumWarning, match="divide it by keras.ops.shape"):
         found = fitted(own, sd.MirroredStrategy(2).scope())
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+WEIGHED = plain.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+
+
+def with_a_loss_of_ones_own(namespace: Any, kind: str) -> Any:
+    """The compiled loss says nothing of what the step computes."""
+
+    def by_size(y: Any, y_pred: Any) -> Any:
+        return WEIGHED(y, y_pred, sample_weight=1.0 + y[:, 0])
+
+    def of_the_largest(self: Any, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, **_: Any) -> Any:
+        float(max(y_pred.shape[0] - 1, 0) // y_pred.shape[0])  # fails of no rows, and needs no other replica
+        return plain.ops.mean((y - y_pred) ** 2)
+
+    def compute_loss(self: Any, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, **_: Any) -> Any:
+        return by_size(y, y_pred)
+
+    own = {"method": compute_loss, "method that fails of no rows": of_the_largest}
+    bases = {"compute_loss": own[kind]} if kind in own else {}
+    model = type("Own", (namespace.Sequential,), bases)([plain.Input((6,)), plain.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(plain.optimizers.SGD(0.01), by_size if kind == "function" else "mse")
+    return model
+
+
+@pytest.mark.parametrize("kind", ["method", "function", "method that fails of no rows"])
+@pytest.mark.parametrize("strategy", REPLICAS)
+def test_a_loss_of_ones_own_may_have_denominators_of_the_global_batch(strategy: str, kind: str) -> None:
+    require_those_of_keras(lambda namespace: with_a_loss_of_ones_own(namespace, kind), strategy, X, Y)

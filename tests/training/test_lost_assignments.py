@@ -1,0 +1,104 @@
+"""Steps of several workers that assign one variable: a warning names it, where one of the workers would be right alone."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import keras as plain
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+from simdist.errors import LostAssignmentWarning
+
+X, Y = np.ones((64, 1), np.float32), np.linspace(1, 0, 64, dtype=np.float32)[:, None]
+
+
+class Largest(plain.metrics.Metric):
+    def __init__(self) -> None:
+        super().__init__(name="largest")
+        self.found = self.add_variable((), "zeros", name="found")
+
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.found.assign(plain.ops.maximum(self.found.value, plain.ops.max(y)))
+
+    def result(self) -> Any:
+        return self.found.value
+
+
+class Total(Largest):
+    """As Keras' own metrics count: by assigning a sum."""
+
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.found.assign(self.found + plain.ops.sum(y))
+
+
+class Counting(plain.layers.Layer):
+    def __init__(self, adds: bool) -> None:
+        super().__init__(name="counting")
+        self.adds = adds
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False, name="count")
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if training and self.adds:
+            self.count.assign_add(1.0)
+        elif training:
+            self.count.assign(self.count + 1.0)
+        return inputs
+
+
+class OwnStep(keras.Sequential):
+    def train_step(self, state: Any, data: Any) -> Any:
+        return super().train_step(state, data)
+
+
+def trained(strategy: Any, *layers: Any, metrics: Any = (), kind: Any = keras.Sequential) -> tuple[Any, Any, list[str]]:
+    with strategy.scope(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = kind([keras.Input((1,)), *[make() for make in layers], keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=[make() for make in metrics])
+        history = model.fit(X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0).history
+    return model, history, [str(one.message) for one in caught if one.category is LostAssignmentWarning]
+
+
+def servers(workers: int, **options: Any) -> Any:
+    return sd.ParameterServerStrategy(sd.Cluster({"worker": workers, "ps": 1}), **options)
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+def test_a_metric_that_assigns_is_named_once_where_several_workers_train(kind: Any) -> None:
+    _, history, (message,) = trained(servers(2), metrics=[Largest], kind=kind)
+    assert "'largest/found'" in message
+    assert "2 workers" in message
+    assert max(history["largest"]) <= Y.max()
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+def test_one_worker_assigns_alone_and_is_right(kind: Any) -> None:
+    _, history, messages = trained(servers(1), metrics=[Largest], kind=kind)
+    assert (messages, history["largest"]) == ([], [Y.max()] * 2)
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+def test_metrics_that_add_up_are_right_with_several_workers(kind: Any) -> None:
+    _, history, messages = trained(servers(3), metrics=[Total, plain.metrics.MeanAbsoluteError, plain.metrics.R2Score], kind=kind)
+    assert messages == []
+    assert history["largest"] == pytest.approx([Y.sum()] * 2)
+
+
+def test_a_counter_that_a_layer_assigns_is_named_and_one_that_it_adds_to_is_right() -> None:
+    _, _, (message,) = trained(servers(2), lambda: Counting(adds=False))
+    assert "count'" in message
+    model, _, messages = trained(servers(2), lambda: Counting(adds=True))
+    assert (messages, float(model.layers[0].count.value)) == ([], 16.0)
+
+
+def test_the_moving_averages_of_keras_layers_are_those_of_the_last_step_and_nothing_is_said() -> None:
+    assert trained(servers(2), keras.layers.BatchNormalization)[2] == []
+
+
+@pytest.mark.parametrize("strategy", [lambda: sd.MirroredStrategy(devices=2), lambda: servers(2, mode="sync")])
+def test_synchronous_steps_lose_nothing_and_nothing_is_said(strategy: Any) -> None:
+    assert trained(strategy(), metrics=[Largest])[2] == []
