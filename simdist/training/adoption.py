@@ -210,7 +210,8 @@ class StepScope(stateless_scope.StatelessScope):
         if not isinstance(variable, AdoptedVariable):
             raise InvalidArgumentError(
                 f"The step reads the Keras variable {variable.path!r}, which was made outside strategy.scope(). Make the model, the "
-                "optimizer and the metrics inside `with strategy.scope():`, and build the model before the step."
+                "optimizer and the metrics inside `with strategy.scope():`, and build the model before the step. What makes variables of a "
+                "model that exists needs it, too: call enable_lora / quantize inside `with strategy.scope():`."
             )
         # Keras asks the scope itself for what a regularizer is to be given.
         unmade = tracing.active_tracer() is None or variable.simdist_variable is None

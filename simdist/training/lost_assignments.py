@@ -30,21 +30,21 @@ class LostAssignments:
 
     def __init__(self, model: StrategyModel) -> None:
         self.model = model
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Tell of the assignments of the step that is traced inside."""
+    def reporting(self) -> Iterator[None]:
+        """Report the assignments of the step that is traced inside."""
         strategy = strategy_of(self.model)
         if not isinstance(strategy, ParameterServerStrategy) or strategy.averages_updates or len(strategy.workers) == 1:
             yield
             return
         with noted_assignments() as found:
             yield
-        expected = self._told | self._of_keras_layers()
+        expected = self._reported | self._of_keras_layers()
         for variable in found:
             if id(variable) not in expected:
-                self._told.add(id(variable))
+                self._reported.add(id(variable))
                 _warn(variable, len(strategy.workers))
 
     def _of_keras_layers(self) -> set[int]:

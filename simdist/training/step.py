@@ -87,7 +87,7 @@ def _traced_step(model: StrategyModel) -> StepFunction:
     assignments = LostAssignments(model)
 
     def train_step(iterator: Iterator[Tree]) -> Tree:
-        with assignments.told():
+        with assignments.reporting():
             return strategy.run(replica_step, args=(next(iterator),))
 
     return StepFunction(train_step)

@@ -223,7 +223,8 @@ def as_variable(variable: AnyVariable) -> Variable:
     if own is None:
         raise InvalidArgumentError(
             f"The variable {shown_name(variable)!r} was made outside strategy.scope(), so it belongs to no strategy. "
-            "Make the model, the optimizer and the metrics inside `with strategy.scope():`."
+            "Make the model, the optimizer and the metrics inside `with strategy.scope():`. What makes variables of a model that exists "
+            "needs it, too: call enable_lora / quantize inside `with strategy.scope():`."
         )
     return own
 

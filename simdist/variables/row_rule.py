@@ -165,8 +165,8 @@ def has_state_of_unknown_tables(slot_optimizer: SlotOptimizer, tables: Sequence[
 def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tables: Sequence[int]) -> bool:
     """Whether a gradient of zeros changes no number of a table, nor of its slots, whatever the rest of the rule's state is.
 
-    It is read from the jaxpr of the rule, and not tried out: a rule may change rows at some steps only. One that adds up the gradients of
-    several steps does so at the last of them, one that decays weights wherever its rate is not 0. Where it cannot be said, the answer is no.
+    It is read from the jaxpr of the rule, and not tried out: a rule may change rows at some steps only. One that adds up gradients of
+    several steps does so at the last of them, one that decays weights where its rate is not 0. Where it cannot be said, the answer is no.
 
     Args:
         slot_optimizer: for cells of these shapes.
