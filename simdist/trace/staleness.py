@@ -4,13 +4,14 @@ The staleness of an update is the number of updates that its server applied betw
 the variables and the moment at which the worker's own update was applied. With n workers that take turns it is at most
 n - 1; in synchronous training it is 0.
 
-Facts that are needed: an ``apply`` span of a server names its ``worker``; a ``read`` span lies on the worker's lane. The
-read that counts is the worker's last one that was over when the update began to be applied. Better, where the program
-knows it: a fact ``read_version`` on the ``apply`` span, the server's version that the worker had read; with the fact
-``version`` (the version that this update made) the staleness is then ``version - 1 - read_version``, exactly, also
-where a server holds several groups of variables.
+The program says it by two facts of an ``apply`` span: ``version``, the version of the group of variables that this update
+made, and ``read_version``, the one that the worker had read. The staleness is ``version - 1 - read_version``, exactly, also
+where a server holds several groups. An update with a version that names no version that was read is of a worker that pushes
+blindly, or whose variables are its own: it has no staleness.
 
-An update of a worker that never read over the network (its variables are its own, or it pushes blindly) has none.
+Of logs with neither fact it is found by time: an ``apply`` span of a server names its ``worker``, and a ``read`` span lies on
+the worker's lane. The read that counts is the worker's last one that was over when the update began to be applied; all updates
+of the server are counted. An update of a worker that never read has none.
 
 Source: the count of missed updates is the staleness of Dean et al., "Large Scale Distributed Deep Networks", 2012, and
 of Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013.
@@ -73,7 +74,8 @@ def stale_updates(trace: EventLog) -> Updates:
     servers, ends_s = columns["lane"][applied], columns["end_s"][applied]
     seen = count_until(servers, ends_s, servers, read_end_s)
     staleness[applied] = np.where(np.isnan(read_end_s), UNKNOWN, np.maximum(_ranks(servers, ends_s) - seen, 0))
-    rows, reported = _reported(trace)
+    versioned, rows, reported = _reported(trace)
+    staleness[versioned] = UNKNOWN  # what was read is known, too, if anything was
     staleness[rows] = reported
     known = applied[staleness[applied] >= 0]
     return Updates(known, columns["end_s"][known], staleness[known])
@@ -126,9 +128,9 @@ def _ranks(servers: np.ndarray, ends_s: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _reported(trace: EventLog) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that say themselves which version was read, and their staleness: int64 of shape (n,) each."""
+def _reported(trace: EventLog) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows that have one of the two facts; those that have both, and their staleness: int64 of shape (n,) each."""
     rows, read = trace.spans.integers_of("read_version")
-    others, made = trace.spans.integers_of("version") if len(rows) else (rows, read)
+    others, made = trace.spans.integers_of("version")
     both, first, second = np.intersect1d(rows, others, assume_unique=True, return_indices=True)
-    return both, made[second] - 1 - read[first]
+    return np.union1d(rows, others), both, made[second] - 1 - read[first]

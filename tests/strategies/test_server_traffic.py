@@ -57,6 +57,19 @@ def test_staleness_is_that_of_the_task() -> None:
     assert {record.staleness for record in found.values() if record.task != place} <= {None}
 
 
+def test_a_counter_that_a_step_does_not_read_says_nothing_of_staleness() -> None:
+    def body(variables: list[sd.Variable]) -> None:
+        wide, narrow = variables
+        wide.assign_add(wide.value + 1.0)
+        narrow.assign_add(1.0)
+
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    found = steps_on(cluster, body, steps=6)
+    # one worker misses no update; the server changes both shards at once
+    assert cluster.trace.summary()["staleness"] == {"updates": 6, "mean": 0.0, "max": 0, "histogram": {0: 6}}
+    assert {record.staleness for record in found.values()} == {0.0}
+
+
 def test_an_assignment_from_outside_is_a_version_and_no_traffic() -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
     with strategy.scope():

@@ -46,6 +46,15 @@ def test_version_that_was_read_is_believed() -> None:
     assert (updates.row.tolist(), updates.staleness.tolist(), updates.end_s.tolist()) == ([0], [2], [3.0])
 
 
+def test_update_of_a_version_is_blind_if_it_names_none_that_was_read() -> None:
+    trace = Trace()
+    trace.span("worker:0", "read", "read", 0.0, 1.0)
+    trace.span("ps:0", "apply", "sgd", 1.0, 2.0, worker="worker:0", version=1, read_version=0)
+    trace.span("ps:0", "apply", "count", 2.0, 3.0, worker="worker:0", version=1)
+    trace.span("ps:0", "apply", "sgd", 3.0, 4.0, worker="worker:0", read_version=1)
+    assert stale_updates(trace).row.tolist() == [1]
+
+
 def test_update_without_a_read_is_not_counted() -> None:
     trace = Trace()
     trace.span("ps:0", "apply", "sgd", 0.0, 1.0, worker="worker:0")
