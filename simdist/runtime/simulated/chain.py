@@ -26,6 +26,7 @@ from simdist.runtime.simulated.calls import REPEAT_FOR_S
 from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["Chain"]
 
@@ -65,6 +66,7 @@ class Chain(ServerRecovery):
             if self.clock.now >= self._tried_s + COPY_AGAIN_S:
                 self._copy_all()
             return
+        change.cause = self.task.processor.last
         self.log.append(change)
         self._forward(change)
 
@@ -87,6 +89,8 @@ class Chain(ServerRecovery):
             self._break()
             return
         start, end = self.follower.processor.occupy_for(self.clock.now, change.seconds)
+        if start > self.clock.now:
+            change.cause = NO_CAUSE
         self.clock.after(end - self.clock.now, self._repeated, (change, process, self.follower.process, start, end))
 
     def _repeated(self, what: tuple[Change, Incarnation, Incarnation, float, float]) -> None:
@@ -101,7 +105,8 @@ class Chain(ServerRecovery):
             return
         if end > start:
             processor = self.follower.processor
-            processor.last = self.trace.add(self._kind, processor.began(start, end), end, 0.0, 0.0, processor.last)
+            cause = processor.last if change.cause == NO_CAUSE else change.cause
+            processor.last = self.trace.add(self._kind, processor.began(start, end), end, 0.0, 0.0, cause)
         answer = change, process
         self.world.routes.post(self.follower, self.task, "update_reply", self._safe, answer, lambda _: self._break())
 

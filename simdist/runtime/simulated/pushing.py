@@ -119,7 +119,7 @@ class Pushing(Call):
             self.fail(error)  # to the caller that waits; it cannot be caught here
 
     def confirm(self, part: ServerCall, applied_s: float, applied: int = NO_CAUSE) -> None:
-        """A server has applied its part, as this record says: its confirmation is sent."""
+        """A server has applied its part, as this record says, or keeps it without a record: its confirmation is sent."""
         part.there.target.calls.pop(self, None)
         transport, late_s = self.transport, 0.0
         if transport.blocked or transport.disturbances.pairs:
@@ -133,7 +133,8 @@ class Pushing(Call):
         self.confirmations.append((part.back, applied_s, late_s))
         confirmed_s = applied_s + part.back.latency_s + late_s
         if confirmed_s > self.confirmed_s:
-            self.confirmed_s, self.cause = confirmed_s, applied
+            self.confirmed_s = confirmed_s
+            self.cause = applied if applied != NO_CAUSE else self.began_after
         self.left -= 1
         if self.left == 0:
             transport.clock.after(self.confirmed_s - applied_s, self._confirmed)

@@ -74,7 +74,12 @@ class Reading(Call):
 
     def _must_wait(self, errand: Errand, leg: Leg) -> bool:
         rounds = errand.served.rounds.get(leg.target.name)
-        return rounds is not None and rounds.wait(errand.ticket.needs, self._asked_late, leg)
+        return rounds is not None and rounds.wait(errand.ticket.needs, self._asked_after_rounds, leg)
+
+    def _asked_after_rounds(self, leg: Leg) -> None:
+        """The rounds are applied that this read needs: it has waited for the last change of the server."""
+        self.cause = max(self.cause, leg.target.processor.last)
+        self._asked_late(leg)
 
     def answered_now(self, parts: Sequence[ServerCall]) -> None:
         """Servers have answered these parts at this moment."""

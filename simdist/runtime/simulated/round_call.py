@@ -14,6 +14,7 @@ from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
 from simdist.simulation.fiber import Gate
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["ApplyingRound"]
 
@@ -60,8 +61,9 @@ class RoundCall(Call):
         server, record = word
         if server.calls.pop(self, self) is None:
             self.left -= 1
-        if self.left == 0 and self.open:
+        if record != NO_CAUSE:
             self.cause = record
+        if self.left == 0 and self.open:
             self.close()
             self.replied.answered(self)
 

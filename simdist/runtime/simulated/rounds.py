@@ -32,6 +32,7 @@ from simdist.runtime.simulated.round_order import in_order
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["Committer", "KeptUpdate", "RoundCaller", "RoundServer"]
 
@@ -61,8 +62,13 @@ class RoundCaller(Protocol):
 
     @property
     def open(self) -> bool: ...
+    @property
+    def cause(self) -> int:
+        """The number of the last record that it waits for: what completed the round."""
+        ...
+
     def applied(self, leg: Leg, record: int) -> None:
-        """A server has applied the round, as this record says."""
+        """A server has applied the round, as this record says; -1: it had nothing to change."""
         ...
 
     def silenced(self, leg: Leg) -> None:
@@ -93,6 +99,7 @@ class Committer(Protocol):
         end: float,
         where: tuple[str, int, float],
         read_version: int | None,
+        cause: int = NO_CAUSE,
     ) -> None:
         """Make the next version of a group."""
         ...
@@ -108,12 +115,17 @@ class Committer(Protocol):
 
 @dataclass(frozen=True)
 class GroupChange:
-    """What a round makes of one group: the updates that are combined, how if they are several, and when the device is busy with it."""
+    """What a round makes of one group: the updates that are combined, how if they are several, and when the device is busy with it.
+
+    Attributes:
+        cause: the number of the record that it waits for; -1: the one before on this device.
+    """
 
     updates: list[KeptUpdate]
     combined: CombinedUpdate | None
     start_s: float
     end_s: float
+    cause: int
 
     @property
     def group(self) -> int:
@@ -177,14 +189,15 @@ class RoundServer:
         elif complete.clock > self.applied or self._applying == complete.clock:
             self._later[complete.clock] = complete, caller, leg, process
         else:
-            self._begin(complete, caller, leg, process)
+            self._begin(complete, caller, leg, process, caller.cause)
 
     def _confirm_again(self, caller: RoundCaller, leg: Leg) -> None:
         """It was called before: what it asks for is applied, but may not be safe yet."""
         record = self.server.task.processor.last
         self.server.secure(0, 0.0, lambda: None, lambda: caller.applied(leg, record))
 
-    def _begin(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation) -> None:
+    def _begin(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation, cause: int = NO_CAUSE) -> None:
+        """Occupy the device for a round, after the record `cause`; -1: after what the device did before."""
         self._applying = complete.clock
         task, now = self.server.task, self.server.clock.now
         changes: list[GroupChange] = []
@@ -195,7 +208,7 @@ class RoundServer:
             start, end = task.occupy(now, first.priced.costs[first.update.number] if one is None else cost_of_change(one.update.kernel))
             if one is not None:
                 _, end = task.occupy(now, cost_of(one.kernel))
-            changes.append(GroupChange(updates, one, start, end))
+            changes.append(GroupChange(updates, one, start, end, NO_CAUSE if changes or start > now else cause))
         self.server.clock.after(end - now, self._apply, (complete, changes, caller, leg, process))
 
     def _as_one(self, updates: Sequence[Apply]) -> CombinedUpdate | None:
@@ -229,7 +242,7 @@ class RoundServer:
             self.applied = complete.clock
             self.kept = {**kept, **self.kept}
 
-        record, process_s = task.processor.last, sum(change.end_s - change.start_s for change in changes)
+        record, process_s = task.processor.last if changes else NO_CAUSE, sum(change.end_s - change.start_s for change in changes)
         self.server.secure(0, process_s, undo, lambda: caller.applied(leg, record))
         self._go_on()
         for listener in self.server.updated if changes else ():
@@ -255,7 +268,7 @@ class RoundServer:
             operands = one.operands(ledger.call(ledger.site(one.kernel, one.reads, one.writes), bundles, None, hosts, where), joint)
             site = ledger.site(update.kernel, update.reads, [update.state])
         read = [kept.read_version for kept in updates if kept.read_version is not None]
-        self.server.commit(update, site, operands, change.start_s, change.end_s, where, min(read, default=None))
+        self.server.commit(update, site, operands, change.start_s, change.end_s, where, min(read, default=None), change.cause)
 
     def _go_on(self) -> None:
         """What has waited for this round goes on."""

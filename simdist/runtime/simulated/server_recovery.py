@@ -18,6 +18,7 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.state import GroupStates
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["SERVER_RESTART_S", "Change", "Held", "ServerRecovery"]
 
@@ -37,6 +38,7 @@ class Change:
         undo: takes it back.
         done: is called when it will survive a crash of the server.
         is_safe: whether it does.
+        cause: the number of the server's record that its copy waits for; -1: of nothing but the copy's device.
     """
 
     size_bytes: int
@@ -44,6 +46,7 @@ class Change:
     undo: Callable[[], None]
     done: Callable[[], None]
     is_safe: bool = field(default=False, init=False)
+    cause: int = field(default=NO_CAUSE, init=False)
 
 
 class ServerRecovery(ABC):
