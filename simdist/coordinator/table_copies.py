@@ -25,4 +25,4 @@ def bring_tables(worker: Worker) -> None:
             began_s = engine.now
             engine.copy(engine.chief, worker.name, table.size_bytes, f"the lookup table {table.name}")
             here.add(table)
-            engine.trace.span(worker.name, "setup", f"table {table.name}", began_s, engine.now, bytes=table.size_bytes)
+            engine.waited(worker.name, "setup", f"table {table.name}", began_s, table.size_bytes)

@@ -198,6 +198,10 @@ class Engine(Protocol):
         """
         ...
 
+    def waited(self, device: str, category: str, name: str, began_s: float, size_bytes: int) -> None:
+        """Record what the calling program has waited for until now, on the lane of a device: what it does next comes after that."""
+        ...
+
     def disk(self, task: str) -> TaskDisk:
         """The disk of a task.
 

@@ -46,6 +46,14 @@ def test_each_worker_gets_a_copy_before_its_dataset_and_its_bytes_are_sent_by_th
     assert all(span.end_s - span.start_s > 0.0 and span.end_s <= first_steps[span.lane] for span in spans)
 
 
+def test_the_first_step_of_a_worker_waits_for_its_copy() -> None:
+    trace = trained().trace
+    for worker in ("worker:0", "worker:1"):
+        copy, first = (trace.spans.where(lane=worker, category=category)[0] for category in ("setup", "compute"))
+        assert trace.record(first.cause) == copy
+        assert copy.cause < first.cause
+
+
 def test_a_worker_that_comes_back_gets_its_copy_again() -> None:
     assert copies(trained(crash_at=0.002)) == ["worker:0", "worker:1", "worker:1"]
 

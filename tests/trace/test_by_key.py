@@ -85,6 +85,7 @@ def plain_staleness(spans: list[Span]) -> dict[int, int]:
         facts = update.facts
         if "version" in facts and "read_version" in facts:
             found.append(facts["version"] - 1 - facts["read_version"])
+        if "version" in facts or "read_version" in facts:
             continue
         reads_s = [span.end_s for span in spans if span.category == "read" and span.lane == str(facts.get("worker"))]
         until_s = [end_s for end_s in reads_s if end_s <= update.start_s]

@@ -140,6 +140,9 @@ class WithoutTime(InProcessDriver):
     def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
         """All devices read the same arrays."""
 
+    def waited(self, device: str, category: str, name: str, began_s: float, size_bytes: int) -> None:
+        self.trace.span(device, category, name, began_s, self.now, bytes=size_bytes)
+
     def disk(self, task: str) -> DiskHere:
         return self._disks.setdefault(self.process(task).name, DiskHere(self.tasks))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from simdist.hardware.disks import DiskModel, nvme
+from simdist.runtime.simulated.callers import LastRecord
 from simdist.runtime.simulated.gathering import Copying
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.task_disk import SimulatedDisk
@@ -26,6 +27,7 @@ class Disks:
 
     Attributes:
         used: those that were asked for, by task.
+        last: the record of theirs that ended last.
     """
 
     def __init__(
@@ -38,12 +40,13 @@ class Disks:
         self.seed = seed
         self.copy = copy
         self.used: dict[str, SimulatedDisk] = {}
+        self.last = LastRecord()
 
     def of(self, task: Task) -> SimulatedDisk:
         """The disk of a task."""
         if task.name not in self.used:
             model = self.models.get(task.name.partition(":")[0], nvme)
-            self.used[task.name] = SimulatedDisk(self.clock, self.trace, task, self.tasks, model, self.seed, self.copy)
+            self.used[task.name] = SimulatedDisk(self.clock, self.trace, task, self.tasks, model, self.seed, self.copy, self.last)
         return self.used[task.name]
 
     def died(self, task: Task, is_lost: bool) -> None:

@@ -16,6 +16,7 @@ from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
+from simdist.runtime.simulated.callers import AwaitedPromise, calling_task
 from simdist.runtime.simulated.forecast import closure_figures
 from simdist.runtime.simulated.joining import join
 from simdist.runtime.simulated.recoveries import present_versions
@@ -30,7 +31,6 @@ from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.simulation.endless import waits_of
-from simdist.simulation.fiber import Gate
 from simdist.variables.state import Cell
 from simdist.variables.traffic import CellTraffic
 
@@ -112,6 +112,11 @@ class SimulatedEngine:
             if copy.open:
                 copy.drop()
 
+    def waited(self, device: str, category: str, name: str, began_s: float, size_bytes: int) -> None:
+        processor = calling_task(self.world.tasks).processor
+        record = self.world.trace.span(device, category, name, began_s, self.now, cause=processor.last, bytes=size_bytes)
+        processor.last = record
+
     def disk(self, task: str) -> SimulatedDisk:
         return self.world.disk(task)
 
@@ -184,8 +189,8 @@ class SimulatedEngine:
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
-    def promise(self) -> Gate:
-        return Gate(self.world.clock)
+    def promise(self) -> AwaitedPromise:
+        return AwaitedPromise(self.world.clock, self.world.tasks, self.world.disks.last)
 
     def require_usable(self, what: str) -> None:
         self.world.clock.require_thread()

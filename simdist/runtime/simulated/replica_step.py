@@ -145,6 +145,8 @@ class ReplicaStep:
         self.is_in_place = False
         self.over = self.clock.gate()
         self.caller = current_fiber()
+        task = world.tasks[local[0].task]
+        self.program = (task if self.caller in task.fibers else world.chief).processor  # its last record is that of the caller
 
     def run(self, linked: Sequence[LinkedProgram], priced: Sequence[PricedProgram], calls: Sequence[BoundCall]) -> list[Bundle | None]:
         """The results of the replicas; None for one that was dropped.
@@ -168,6 +170,7 @@ class ReplicaStep:
             raise
         finally:
             self.lanes.close()
+            self._name_cause_of_next()
             if self.own_collective_group:
                 assert self.collective_group is not None
                 self.collective_group.close()
@@ -175,6 +178,13 @@ class ReplicaStep:
         results = [None if local_rank in self.late else replica.step.result for local_rank, replica in enumerate(self.replicas)]
         self._take_apart()
         return results
+
+    def _name_cause_of_next(self) -> None:
+        """The program goes on when the step is over: what comes next waits for the last record of the replica that ended last."""
+        processors = [replica.runtime.processor for replica in self.replicas]
+        last = max((processor.last for rank, processor in enumerate(processors) if rank not in self.late), default=self.program.last)
+        for processor in (*processors, self.program):
+            processor.last = last
 
     def _take_apart(self) -> None:
         """The step has succeeded: its parts, which know each other, shall not wait for Python's collector."""
@@ -192,6 +202,7 @@ class ReplicaStep:
             lane = len(self.replicas)
             where = self.world, member, prices, self.versions, self.collective_group
             runtime = SimulatedReplica(*where, leads, self.lanes, lane, program.program.counts)
+            runtime.processor.last = max(runtime.processor.last, self.program.last)
             self.replicas.append(RunningReplica(runtime, member.process, program, call, self._ended))
 
     def _is_callers_own(self, member: Member) -> bool:

@@ -84,6 +84,7 @@ class Snapshots(ServerRecovery):
     def _snapshot(self, held: Held, known: Known) -> Work:
         """Write a snapshot over the file that is not the last one."""
         number, last, began_s = 1 - self._file, self.last, self.clock.now
+        cause = max(self.disk.last, self.task.processor.last)
         size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in held.values())
         if number == self._last_file:  # the other file is torn, and this one is overwritten
             self.last = {}
@@ -96,7 +97,8 @@ class Snapshots(ServerRecovery):
         if written.is_whole:
             self.last, self._last_file, self._known = held, number, known
             self._disk_is_lost = False
-        self.trace.span(self.task.name, "checkpoint", "snapshot", began_s, self.clock.now, bytes=size_bytes, groups=len(held))
+        facts = {"bytes": size_bytes, "groups": len(held)}
+        self.disk.last = self.trace.span(self.task.name, "checkpoint", "snapshot", began_s, self.clock.now, cause=cause, **facts)
 
     def _over(self, process: Incarnation, error: BaseException | None) -> None:
         if self._writing is process:

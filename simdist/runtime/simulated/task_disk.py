@@ -15,12 +15,14 @@ from typing import Any
 from simdist.errors import AbortedError, SimdistError, UnavailableError
 from simdist.hardware.disks import DiskModel
 from simdist.randomness import generator
+from simdist.runtime.simulated.callers import LastRecord, calling_task
 from simdist.runtime.simulated.gathering import Copying, Gathering
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.storage import Ended, checked_file
 from simdist.simulation.disk import Disk, Work
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
+from simdist.trace.records import NO_CAUSE
 
 __all__ = ["SimulatedDisk"]
 
@@ -38,20 +40,32 @@ class SimulatedDisk:
         model: its figures.
         seed: of the cluster.
         copy: brings parts of files from other tasks.
+        latest: the record of all disks that ended last.
 
     Attributes:
         disk: what is on it.
+        last: the number of its last record: the cause of what it does next.
         lost: are called when all that was on it is lost.
     """
 
     def __init__(
-        self, clock: Clock, trace: Trace, task: Task, tasks: Mapping[str, Task], model: DiskModel, seed: int, copy: Copying
+        self,
+        clock: Clock,
+        trace: Trace,
+        task: Task,
+        tasks: Mapping[str, Task],
+        model: DiskModel,
+        seed: int,
+        copy: Copying,
+        latest: LastRecord,
     ) -> None:
         self.clock = clock
         self.trace = trace
         self.task = task
         self.tasks = tasks
         self.copy = copy
+        self.latest = latest
+        self.last = NO_CAUSE
         self.disk = Disk(clock, model, task.name, generator(seed, task.name, "disk"), self._postpone)
         self.lost: list[Callable[[], object]] = []
         self._gatherings: dict[Gathering, None] = {}
@@ -74,24 +88,24 @@ class SimulatedDisk:
 
     def read(self, path: str, size_bytes: int, ended: Ended) -> None:
         checked_file(path, size_bytes, None, self.tasks)
-        self.run(self._read(path, int(size_bytes)), ended)
+        self.run(self._read(path, int(size_bytes), self._cause()), ended)
 
     def write(self, path: str, size_bytes: int, ended: Ended, parts: Mapping[str, int] | None = None) -> None:
         checked_file(path, size_bytes, parts, self.tasks)
         size_bytes = int(size_bytes)
         elsewhere = {name: part_bytes for name, part_bytes in (parts or {}).items() if name != self.task.name and part_bytes}
         if not elsewhere or not self.task.alive:
-            self.run(self._write(path, size_bytes), ended)
+            self.run(self._write(path, size_bytes, self._cause()), ended)
             return
-        began_s = self.clock.now
+        began_s, cause = self.clock.now, self._cause()
 
         def gathered(error: BaseException | None) -> None:
             self._gatherings.pop(gathering, None)
             if error is not None:
                 ended(error)
             else:
-                self._span(f"gather {_name(path)}", began_s, sum(elsewhere.values()))
-                self.run(self._write(path, size_bytes), ended)
+                gather = self._span(f"gather {_name(path)}", began_s, sum(elsewhere.values()), cause)
+                self.run(self._write(path, size_bytes, gather), ended)
 
         gathering = Gathering(self.clock, self.copy, self.task.name, elsewhere, f"parts of {_name(path)}", gathered)
         self._gatherings[gathering] = None
@@ -128,14 +142,14 @@ class SimulatedDisk:
 
     # -- work -----------------------------------------------------------------------------------------------------
 
-    def _read(self, path: str, size_bytes: int) -> Work:
-        began_s = self.clock.now
+    def _read(self, path: str, size_bytes: int, cause: int) -> Work:
+        began_s, cause = self.clock.now, max(cause, self.last)
         yield self.model.read_seconds(size_bytes)
-        self._span(f"read {_name(path)}", began_s, size_bytes)
+        self._file_span(f"read {_name(path)}", began_s, size_bytes, cause)
 
-    def _write(self, path: str, size_bytes: int) -> Work:
+    def _write(self, path: str, size_bytes: int, cause: int) -> Work:
         """Replace a file whole, or leave it as it is."""
-        began_s, temporary = self.clock.now, f"{path}.{next(self._numbers)}.tmp"
+        began_s, cause, temporary = self.clock.now, max(cause, self.last), f"{path}.{next(self._numbers)}.tmp"
         self._temporary.add(temporary)
         try:
             yield from self._write_verified(temporary, path, size_bytes)
@@ -146,7 +160,7 @@ class SimulatedDisk:
             self.note(f"{_name(path)} was not written: {_why(error)}", bytes=size_bytes)
             raise type(error)(f"{path!r} was not written, and nothing has changed. {error}") from error
         self._temporary.discard(temporary)
-        self._span(f"write {_name(path)}", began_s, size_bytes)
+        self._file_span(f"write {_name(path)}", began_s, size_bytes, cause)
 
     def _drop(self, temporary: str) -> None:
         self.disk.files.discard(temporary)
@@ -169,8 +183,17 @@ class SimulatedDisk:
         """Record an instant of the task's lane that belongs to its disk."""
         self.trace.instant(self.task.name, "checkpoint", text, self.clock.now, **facts)
 
-    def _span(self, name: str, began_s: float, size_bytes: int) -> None:
-        self.trace.span(self.task.name, "checkpoint", name, began_s, self.clock.now, bytes=size_bytes)
+    def _cause(self) -> int:
+        """What the program has done last that asks for a file."""
+        return calling_task(self.tasks).processor.last
+
+    def _span(self, name: str, began_s: float, size_bytes: int, cause: int) -> int:
+        return self.trace.span(self.task.name, "checkpoint", name, began_s, self.clock.now, cause=cause, bytes=size_bytes)
+
+    def _file_span(self, name: str, began_s: float, size_bytes: int, cause: int) -> None:
+        """Record work of the disk itself: what it does next waits for it, and so does who has waited for the file."""
+        self.last = self.latest.number = self._span(name, began_s, size_bytes, cause)
+        self.latest.end_s = self.clock.now
 
     def _postpone(self, function: Callable[[Any], object], argument: Any) -> bool:
         """A process that is paused goes on with its work when it goes on itself."""

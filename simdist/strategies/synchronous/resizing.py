@@ -144,7 +144,7 @@ def _copy_state(strategy: SteppingStrategy, source: str, member: Member) -> None
     size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.cells)
     began = engine.now
     engine.copy(source, member.device, size_bytes, f"variables for {member.device}")
-    engine.trace.span(member.device, "read", "variables of a survivor", began, engine.now, bytes=size_bytes)
+    engine.waited(member.device, "read", "variables of a survivor", began, size_bytes)
     for group in groups:
         versions.lie_at(group.number, (*versions.devices_of(group.number), member.device))
         for cell in group.cells:
