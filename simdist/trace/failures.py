@@ -2,8 +2,8 @@
 
 A failure is a ``crash`` instant. It is *detected* and *restarted* by the first ``detect`` and ``restart`` instant of
 the same lane that was recorded after it and before the lane's next crash. The closures retried for it are the
-``retry`` instants of that lane up to its restart (or its next crash, or the end of the run); one of another lane may
-name the lane in a fact ``task``.
+``retry`` instants of that lane up to its restart, or up to the detection where that came later (or its next crash, or the
+end of the run); one of another lane may name the lane in a fact ``task``.
 
 Invariant: a moment that never came is None.
 
@@ -70,7 +70,8 @@ class _Instants:
         crash = self.instants[row]
         last = self.next_row((crash.lane, "crash"), row, len(self.instants))
         detect, restart = (self.next_row((crash.lane, category), row, last) for category in ("detect", "restart"))
-        until_s = self.times_s[restart] if restart < last else math.inf
+        known_s = [self.times_s[found] for found in (detect, restart) if found < last]
+        until_s = max(known_s) if restart < last else math.inf
         stop = min(last, bisect_right(self.times_s, until_s)) if self.in_order else last
         retries = self.between((crash.lane, "retry"), row, stop)
         return Failure(

@@ -24,6 +24,7 @@ import numpy as np
 
 from simdist.trace.by_key import sum_by_key, union_by_key
 from simdist.trace.critical_path import critical_path
+from simdist.trace.down_times import unfinished_down_times
 from simdist.trace.event_log import EventLog
 from simdist.trace.failures import Failure, failures
 from simdist.trace.records import task_of
@@ -52,11 +53,12 @@ def summary(trace: EventLog) -> Summary:
         trace: the log of the run.
 
     Returns:
-        A dict with ``seed``, ``duration_s``, ``spans`` and ``instants`` (counts by category), and
+        A dict with ``seed``, ``duration_s`` (until the last record: time that passes while nothing is recorded is no part of the run),
+        ``spans`` and ``instants`` (counts by category), and
 
         - ``lanes``: for each lane ``busy_s`` (it computed, read, sent or received; it did not wait), ``utilisation`` (share of the run in
           which it was busy, 0 to 1),
-          ``seconds`` by category, ``bytes_sent``;
+          ``seconds`` by category (``down`` of a task that was not restarted: until the last record), ``bytes_sent``;
         - ``tasks``: for each task ``utilisation`` (share of the run in which its devices computed) and ``bytes_sent``;
         - ``links``: bytes by name of the link;
         - ``staleness``: ``updates``, ``mean``, ``max`` and ``histogram`` (number of updates by staleness);
@@ -146,17 +148,27 @@ def _busy_s(trace: EventLog, chosen: np.ndarray) -> dict[int, float]:
 
 
 def _by_lane(trace: EventLog, lanes: list[str], duration_s: float) -> dict[str, LaneSummary]:
-    codes, seconds = trace.names.codes, _seconds(trace)
+    codes, seconds, down_s = trace.names.codes, _seconds(trace), _unfinished_down_s(trace, duration_s)
     busy_s = _busy_s(trace, ~_rows_of(trace, NOT_WORK))
     return {
         lane: {
             "busy_s": busy_s.get(codes.get(lane, -1), 0.0),
             "utilisation": busy_s.get(codes.get(lane, -1), 0.0) / duration_s if duration_s else 0.0,
-            "seconds": seconds.get(codes.get(lane, -1), {}),
+            "seconds": dict(sorted((seconds.get(codes.get(lane, -1), {}) | down_s.get(lane, {})).items())),
             "bytes_sent": _whole(trace.totals.get((lane, "bytes_sent"), 0)),
         }
         for lane in lanes
     }
+
+
+def _unfinished_down_s(trace: EventLog, duration_s: float) -> dict[str, dict[str, float]]:
+    """By lane, of tasks that are down at the end, how long they were down altogether, as their category ``down``."""
+    found: dict[str, dict[str, float]] = {}
+    spans = trace.spans
+    for lane, since_s in unfinished_down_times(trace).items():
+        rows = spans.rows_where(lane=lane, category="down")
+        found[lane] = {"down": math.fsum([*(spans.end[rows] - spans.start[rows]).tolist(), duration_s - since_s])}
+    return found
 
 
 def _seconds(trace: EventLog) -> dict[int, dict[str, float]]:

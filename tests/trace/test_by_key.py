@@ -54,6 +54,17 @@ def test_count_until_is_a_count(rows: list[tuple[int, float]], questions: list[t
 # -- a whole summary, lane by lane --------------------------------------------------------------------------------------------------
 
 
+def down_since_s(instants: list[Instant], lane: str) -> float | None:
+    """Since when a task is down that never came back."""
+    since_s: float | None = None
+    for item in sorted((item for item in instants if item.lane == lane), key=lambda item: item.time_s):
+        if item.category in ("crash", "lose_host") and since_s is None:
+            since_s = item.time_s
+        elif item.category == "restart":
+            since_s = None
+    return since_s
+
+
 def plain_lanes(trace: Trace) -> dict[str, Any]:
     """What a summary says of lanes and tasks, from the records themselves, with a look at all of them for each lane."""
     spans, end_s = list(trace.spans), trace.end_s()
@@ -64,11 +75,14 @@ def plain_lanes(trace: Trace) -> dict[str, Any]:
     for lane in dict.fromkeys(names):
         own = [span for span in spans if span.lane == lane]
         busy_s = union_s([(span.start_s, span.end_s) for span in own if span.category not in ("closure", "down")])
-        categories = sorted({span.category for span in own})
+        durations_s = [(span.category, span.duration_s) for span in own]
+        if (since_s := down_since_s(list(trace.instants), lane)) is not None and since_s < end_s:
+            durations_s.append(("down", end_s - since_s))
+        categories = sorted({category for category, _ in durations_s})
         lanes[lane] = {
             "busy_s": busy_s,
             "utilisation": busy_s / end_s if end_s else 0.0,
-            "seconds": {name: math.fsum(span.duration_s for span in own if span.category == name) for name in categories},
+            "seconds": {name: math.fsum(lasted_s for category, lasted_s in durations_s if category == name) for name in categories},
             "bytes_sent": trace.totals.get((lane, "bytes_sent"), 0),
         }
         if device_work := [(span.start_s, span.end_s) for span in own if span.category in ("compute", "apply")]:
@@ -111,7 +125,8 @@ def plain_failures(instants: list[Instant]) -> list[tuple[float | None, float | 
                 restarted_s = item.time_s
             if item.category == "retry" and str(item.facts.get("task", item.lane)) == crash.lane:
                 retries_s.append(item.time_s)
-        count = len([time_s for time_s in retries_s if restarted_s is None or time_s <= restarted_s])
+        until_s = math.inf if restarted_s is None else max(restarted_s, detected_s or 0.0)
+        count = len([time_s for time_s in retries_s if time_s <= until_s])
         found.append((detected_s, restarted_s, count))
     return found
 
@@ -186,3 +201,29 @@ def test_closure_that_is_run_again_at_the_moment_of_the_restart_counts() -> None
         trace.instant("worker:0", category, f"instant {number}", time_s)
     assert trace.summary()["failures"][0]["retried_closures"] == 1
     assert_equal_to_the_plain_one(trace)
+
+
+def test_closure_that_is_run_again_after_a_restart_that_nobody_had_missed_counts() -> None:
+    """The task is back before its death is detected."""
+    cluster = sd.Cluster({"worker": 2, "ps": 1})
+    cluster.faults.crash("worker:1", at=0.35, restart_after=1e-6)
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        variable = sd.Variable(0.0)
+    coordinator = sd.ClusterCoordinator(strategy)
+    step = sd.function(lambda: variable.assign_add(variable.value * 0.5), seconds=0.1)
+    for _ in range(20):
+        coordinator.schedule(step)
+    coordinator.join()
+    (failure,) = cluster.trace.summary()["failures"]
+    assert failure["restarted_s"] is not None and failure["detected_s"] is not None
+    assert failure["restarted_s"] < failure["detected_s"]
+    assert failure["retried_closures"] == cluster.trace.summary()["instants"]["retry"] == 1
+
+
+def test_task_that_is_not_restarted_is_down_until_the_last_record() -> None:
+    trace = Trace()
+    trace.span("worker:0", "compute", "step", 0.0, 5.0)
+    trace.span("worker:1", "down", "down", 0.5, 1.0)
+    trace.instant("worker:1", "crash", "crash of worker:1", 2.0)
+    assert trace.summary()["lanes"]["worker:1"]["seconds"] == {"down": 0.5 + 3.0}
