@@ -12,6 +12,7 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -36,6 +37,7 @@ class EventLog:
     Attributes:
         totals: running sums by (lane, name); hot code may add to them itself.
         recorded: how many spans and instants there are; each has a number, its place in the order of recording.
+        steps: when the steps of each task ended, in virtual seconds; no part of the digest, as spans show what steps are made of.
         gauges: functions that say how other sums stand; called only when a report is made, and no part of the digest.
 
     Example:
@@ -53,6 +55,7 @@ class EventLog:
         self.instants = InstantLog()
         self.counters = CounterLog()
         self.totals: dict[tuple[str, str], float] = {}
+        self.steps: dict[str, array[float]] = {}
         self.gauges: list[Callable[[], Mapping[tuple[str, str], float]]] = []
         self.recorded = 0
         self._observed: tuple[int, int] | None = None  # how many spans and instants there were when a number was first seen
@@ -148,6 +151,19 @@ class EventLog:
         """Add to a running sum that has no history (bytes sent by a task, updates applied)."""
         key = (lane, name)
         self.totals[key] = self.totals.get(key, 0) + amount
+
+    def step_ended(self, task: str, time_s: float) -> None:
+        """A task has taken a step."""
+        if self.enabled:
+            ends_s = self.steps.get(task)
+            if ends_s is None:
+                ends_s = self.steps[task] = array("d")
+            ends_s.append(time_s)
+
+    def step_undone(self, task: str) -> None:
+        """The last step of a task does not count: another task has failed in it."""
+        if self.enabled:
+            self.steps[task].pop()
 
     def observed(self) -> None:
         """Code that decides (a notebook, a closure, a callback, a predicate) has seen a number that was computed."""

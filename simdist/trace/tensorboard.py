@@ -4,8 +4,8 @@ The run is cut into bins of equal length. The step that TensorBoard shows is the
 time is the end of the bin in virtual seconds, counted from 0. The tags:
 
 - ``queue/LANE``: the mean length of a queue over the bin (the counter ``queue``; 0 before its first sample);
-- ``steps_per_s/TASK``: steps that ended in the bin, by virtual second: ``update`` spans of a task's lane, or ``compute``
-  spans of a task that has none;
+- ``steps_per_s/TASK``: steps that ended in the bin, by virtual second. A log that was told of no step is taken for one of steps
+  with one update, or else one computation: ``update`` spans of a task's lane, or ``compute`` spans of a task that has none;
 - ``bytes_per_s/LANE``: the fact ``bytes`` of spans that ended in the bin;
 - ``staleness/SERVER``: the mean staleness of the updates of the bin, where there were any;
 - ``bytes_sent/TASK`` and ``link_bytes/LINK``: totals, once, at the last bin.
@@ -118,6 +118,13 @@ def _queues(trace: EventLog, edges_s: np.ndarray) -> Iterator[Series]:
 
 
 def _steps(trace: EventLog, edges_s: np.ndarray) -> Iterator[Series]:
+    if not trace.steps:
+        yield from _steps_of_spans(trace, edges_s)
+    for task, ends_s in trace.steps.items():
+        yield f"steps_per_s/{task}", _rates(np.array(ends_s), None, edges_s)
+
+
+def _steps_of_spans(trace: EventLog, edges_s: np.ndarray) -> Iterator[Series]:
     columns = trace.spans.columns()
     rows_of = {category: _rows_by_lane(columns["lane"], trace.spans.rows_where(category=category)) for category in STEPS}
     lanes: dict[str, list[int]] = {}

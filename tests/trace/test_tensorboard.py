@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from simdist.errors import InvalidArgumentError
+import simdist as sd
+from simdist.errors import InvalidArgumentError, UnavailableError
 from simdist.trace import Trace
 from simdist.trace.tensorboard import scalars
 
@@ -43,6 +46,70 @@ def test_steps_of_a_task_that_sends_no_updates_are_its_computations() -> None:
         trace.span(lane, "compute", "step", 0.0, 1.0)
         trace.span(lane, "compute", "step", 1.0, 2.0)
     assert series(trace, "steps_per_s/worker:0", bins=1) == {1: 1.0}
+
+
+def test_steps_that_a_task_has_told_of_are_counted_whatever_they_are_made_of(trace: Trace) -> None:
+    for end_s in (2.0, 4.0):
+        trace.step_ended("worker:0", end_s)
+    assert series(trace, "steps_per_s/worker:0", bins=4) == {1: 0.0, 2: 1.0, 3: 0.0, 4: 1.0}
+    trace.step_undone("worker:0")
+    assert series(trace, "steps_per_s/worker:0", bins=1) == {1: 0.25}
+
+
+def steps_of(trace: Trace) -> dict[str, float]:
+    """How many steps each task has taken, by the scalars."""
+    return {scalar.tag: round(scalar.value * trace.end_s()) for scalar in scalars(trace, 1) if scalar.tag.startswith("steps_per_s/")}
+
+
+def test_a_step_with_several_collectives_is_one_step() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster)
+    with strategy.scope():
+        variable = sd.Variable(np.ones(4, np.float32))
+
+    def replica() -> None:
+        value = variable.value
+        for _ in range(3):
+            value = jnp.tanh(sd.get_replica_context().all_reduce(sd.ReduceOp.SUM, value)) * 0.5
+
+    step = sd.function(lambda: strategy.run(replica))
+    for _ in range(8):
+        step()
+    assert len(cluster.trace.spans.where(lane="worker:0", category="compute")) > 8
+    assert steps_of(cluster.trace) == {"steps_per_s/worker:0": 8, "steps_per_s/worker:1": 8}
+
+
+def test_a_closure_with_several_updates_is_one_step() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        variable = sd.Variable(0.0)
+    coordinator = sd.ClusterCoordinator(strategy)
+
+    @sd.function
+    def step() -> None:
+        variable.assign_add(1.0)
+        variable.assign(variable.value * 0.5)
+
+    for _ in range(8):
+        coordinator.schedule(step)
+    coordinator.join()
+    assert len(cluster.trace.spans.where(lane="worker:0", category="update")) > 8
+    assert steps_of(cluster.trace) == {"steps_per_s/worker:0": 8}
+
+
+def test_a_step_in_which_a_replica_dies_is_none() -> None:
+    cluster = sd.Cluster({"worker": 2}, hardware={"worker": sd.hardware.Device(jitter=sd.hardware.Uniform(1.0, 3.0))}, seed=3)
+    strategy = sd.MultiWorkerMirroredStrategy(cluster)
+    step = sd.function(lambda: strategy.run(lambda: jnp.zeros(())), seconds=1.0)
+    step()
+    slower = max(cluster.trace.spans.where(category="compute"), key=lambda span: span.end_s)
+    cluster.faults.crash(slower.lane, at=cluster.now + 2.9)
+    with pytest.raises(UnavailableError):
+        for _ in range(20):
+            step()
+    whole = len(cluster.trace.spans.where(lane=slower.lane, category="compute"))
+    assert steps_of(cluster.trace) == {"steps_per_s/worker:0": whole, "steps_per_s/worker:1": whole}
 
 
 def test_bytes_are_counted_where_their_spans_ended(trace: Trace) -> None:

@@ -177,3 +177,5 @@ class SimulatedReplica(TakesPart):
         task = self.task
         if self._counted == (task.steps, task.draws):
             task.steps, task.draws = self.number, self.draw
+            if self.counts:
+                self.trace.step_undone(task.name)

@@ -268,7 +268,9 @@ class SimulatedTask:
 
     def step_done(self) -> None:
         self._pushes = 0
-        self.task.steps += self.counts
+        if self.counts:
+            self.task.steps += 1
+            self.trace.step_ended(self.task.name, self.clock.now)
         self.task.draws += self._draws
         self._draws = False
         for listener in self.world.step_ended:
