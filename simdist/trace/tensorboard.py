@@ -4,8 +4,8 @@ The run is cut into bins of equal length. The step that TensorBoard shows is the
 time is the end of the bin in virtual seconds, counted from 0. The tags:
 
 - ``queue/LANE``: the mean length of a queue over the bin (the counter ``queue``; 0 before its first sample);
-- ``steps_per_s/TASK``: steps that ended in the bin, by virtual second. A log that was told of no step is taken for one of steps
-  with one update, or else one computation: ``update`` spans of a task's lane, or ``compute`` spans of a task that has none;
+- ``steps_per_s/TASK``: steps that ended in the bin, by virtual second. In a log without ends of steps each step has one
+  update, or else one computation: ``update`` spans of a task's lane, or ``compute`` spans of a task that has none;
 - ``bytes_per_s/LANE``: the fact ``bytes`` of spans that ended in the bin;
 - ``staleness/SERVER``: the mean staleness of the updates of the bin, where there were any;
 - ``bytes_sent/TASK`` and ``link_bytes/LINK``: totals, once, at the last bin.

@@ -48,7 +48,7 @@ def test_steps_of_a_task_that_sends_no_updates_are_its_computations() -> None:
     assert series(trace, "steps_per_s/worker:0", bins=1) == {1: 1.0}
 
 
-def test_steps_that_a_task_has_told_of_are_counted_whatever_they_are_made_of(trace: Trace) -> None:
+def test_ends_of_steps_are_counted_whatever_the_steps_are_made_of(trace: Trace) -> None:
     for end_s in (2.0, 4.0):
         trace.step_ended("worker:0", end_s)
     assert series(trace, "steps_per_s/worker:0", bins=4) == {1: 0.0, 2: 1.0, 3: 0.0, 4: 1.0}
