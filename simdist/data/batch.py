@@ -30,6 +30,7 @@ class Batch:
         rows: int32 row numbers, shape [b], or [] for an element that is one row; None for concrete arrays.
         arrays: the leaves of a concrete element.
         structure: how the leaves of a concrete element are nested.
+        has_rows: for each leaf of a concrete element whether its first axis is that of the rows; None: all leaves have one axis of rows.
 
     Example:
         >>> batch = Batch.from_value((np.zeros((4, 2)), np.ones(4)))
@@ -39,7 +40,7 @@ class Batch:
 
     global_rows: int | None = None  # it is no part of a batch that others have parts of
 
-    __slots__ = ("_leaves", "_signature", "_structure", "arrays", "rows", "table")
+    __slots__ = ("_leaves", "_signature", "_structure", "arrays", "has_rows", "rows", "table")
 
     def __init__(
         self,
@@ -47,10 +48,12 @@ class Batch:
         rows: Array | None,
         arrays: Leaves | None = None,
         structure: Structure | None = None,
+        has_rows: tuple[bool, ...] | None = None,
     ) -> None:
         self.table = table
         self.rows = rows
         self.arrays = arrays
+        self.has_rows = has_rows
         self._leaves = arrays
         self._structure = structure
         self._signature: Signature | None = None
@@ -104,10 +107,10 @@ class Batch:
 
     @property
     def num_rows(self) -> int:
-        """Length of the first axis; 1 for an element without one."""
+        """Length of the first axis, of a leaf that has rows; 1 for an element without one."""
         if self.rows is not None and self.rows.ndim:
             return self.rows.size
-        first = self.leaves()[0]
+        first = self.leaves()[0 if self.has_rows is None else self.has_rows.index(True)]
         return len(first) if first.ndim else 1
 
     @property
@@ -147,10 +150,26 @@ class Batch:
         return self
 
     def part(self, start: int, end: int) -> Batch:
-        """The rows from `start` up to `end` of a batch; rows stay rows."""
+        """The rows from `start` up to `end` of a batch; rows stay rows, and a leaf without rows stays whole."""
         if self.rows is not None and self.rows.ndim:
             return Batch(self.table, self.rows[start:end])
-        return Batch(None, None, tuple([leaf[start:end] for leaf in self.leaves()]), self.structure)
+        leaves = self.leaves()
+        has_rows = self.has_rows or (True,) * len(leaves)
+        parts = [leaf[start:end] if has else leaf for leaf, has in zip(leaves, has_rows, strict=True)]
+        return Batch(None, None, tuple(parts), self.structure, self.has_rows)
+
+    def with_rows_of(self, has_rows: Sequence[bool]) -> Batch:
+        """This element, of which some leaves alone have rows.
+
+        Args:
+            has_rows: for each leaf, whether it does; at least one.
+
+        Example:
+            >>> batch = Batch.from_value((np.float32(3), np.zeros((4, 2)))).with_rows_of([False, True])
+            >>> batch.num_rows, [leaf.shape for leaf in batch.part(0, 1).leaves()]
+            (4, [(), (1, 2)])
+        """
+        return Batch(None, None, self.leaves(), self.structure, tuple(has_rows))
 
     def split(self, sizes: Sequence[int]) -> list[Batch]:
         """Consecutive parts of this batch, one per replica; rows stay rows.

@@ -100,22 +100,22 @@ class Map(Transform):
         if table is not None and table.num_rows:
             return table_spec(table)
         sources = probed_elements(self.source, PROBED if self.source.free else 1) or [blank_element(self.source)]
-        results = self.tried(sources)
-        columns = zip(*(result.leaves() for result in results), strict=True)
-        varying = {axis for before in sources for axis in varying_axes(self.source.spec()[1], before)}
-        return results[0].structure, tuple(loosened(common_spec(list(map(spec_of, column))), varying) for column in columns)
+        tried = self.tried(sources)
+        columns = zip(*(result.leaves() for _, result in tried), strict=True)
+        varying = [varying_axes(self.source.spec()[1], before) for before, _ in tried]
+        return tried[0][1].structure, tuple(varying_spec(column, varying) for column in columns)
 
-    def tried(self, sources: Sequence[Batch]) -> list[Batch]:
-        """What the function makes of the first of some elements, and of those others that it can map; it leaves nothing behind."""
+    def tried(self, sources: Sequence[Batch]) -> list[tuple[Batch, Batch]]:
+        """The first of some elements, and those others that the function can map, each with what it made; it leaves nothing behind."""
         reach = reached(self.fn)
         try:
-            results = [self.element(sources[0])]
+            tried = [(sources[0], self.element(sources[0]))]
             for before in sources[1:]:
                 with suppress(Exception):  # which is raised when its turn comes
-                    results.append(self.element(before))
+                    tried.append((before, self.element(before)))
         finally:
             reach.put_back()
-        return results
+        return tried
 
 
 def common_rows(batch: Batch) -> int | None:
@@ -130,9 +130,13 @@ def varying_axes(specs: Sequence[ArraySpec], element: Batch) -> set[tuple[int, i
     return {(axis, leaf.shape[axis]) for spec, leaf in pairs for axis, size in enumerate(spec.shape) if size is None}
 
 
-def loosened(spec: ArraySpec, varying: set[tuple[int, int]]) -> ArraySpec:
-    """An axis as long as the same one of the source, which varies, does so, too."""
-    return ArraySpec(tuple(None if (axis, size) in varying else size for axis, size in enumerate(spec.shape)), spec.dtype)
+def varying_spec(results: Sequence[Array], varying: Sequence[set[tuple[int, int]]]) -> ArraySpec:
+    """What a leaf is like: an axis that is always as long as the same one of the source's element, which varies, does so, too."""
+    spec = common_spec(list(map(spec_of, results)))
+    follows = [
+        all((axis, leaf.shape[axis]) in axes for leaf, axes in zip(results, varying, strict=True)) for axis in range(len(spec.shape))
+    ]
+    return ArraySpec(tuple(None if follows[axis] else size for axis, size in enumerate(spec.shape)), spec.dtype)
 
 
 class Filter(Reorder):

@@ -11,6 +11,7 @@ from simdist.data.dataset import Dataset
 from simdist.data.leaves import Tree
 from simdist.input.context import InputContext, InputOptions, InputReplicationMode
 from simdist.input.prefetch import Pace
+from simdist.input.row_leaves import RowLeaves, has_fixed_shapes
 from simdist.input.steps import InputIterator
 from simdist.input.view import InputView
 from simdist.input.worker_pipelines import WorkerPipelines
@@ -125,12 +126,13 @@ class FunctionInput(InputView):
     def __iter__(self) -> InputIterator:
         datasets = [dataset for worker in self.workers for dataset in self._datasets_of(worker)]
         return WorkerPipelines(
-            [list(map(iter, self._datasets_of(worker))) for worker in self.workers],
+            [list(map(RowLeaves, self._datasets_of(worker))) for worker in self.workers],
             self.replicas_per_worker,
             complete=self.is_whole,
             num_workers=self.num_workers,
-            away={worker: list(map(iter, self._datasets_of(worker))) for worker in self.away},
+            away={worker: list(map(RowLeaves, self._datasets_of(worker))) for worker in self.away},
             full_steps=lambda: all(dataset.node.full_batches for dataset in datasets),
+            fixed_shapes=lambda: all(has_fixed_shapes(dataset.node) for dataset in datasets),
         )
 
     def _datasets_of(self, worker: int) -> list[Dataset]:

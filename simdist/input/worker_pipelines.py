@@ -3,7 +3,8 @@
 Elements reach their replica as they are; where a worker reads global batches, `Rebatched` has cut them before.
 
 Invariants: a worker's own view gives exactly the parts that the view of all workers gives to it, until it has no rows
-left; then the view of all gives it empty parts, until all have ended. A step without a row for any replica is left out.
+left; then the view of all gives it empty parts, until all have ended. A step without a row for any replica is left out, and nothing
+else, unless all elements have one shape.
 
 Taught in lesson 08.
 """
@@ -43,6 +44,7 @@ class WorkerPipelines(InputIterator):
         num_workers: of the cluster; default those of `pipelines`. A position is good for as many only, as each reads data of its own.
         away: the pipelines of workers that do not read, because they are away, by worker; a position holds where they wait.
         full_steps: says whether a step that lacks a part is left out, because all parts have one fixed size; asked when a step does.
+        fixed_shapes: the same of elements that are no batches.
         on_restore: called with a position to which this iterator was moved.
     """
 
@@ -53,13 +55,14 @@ class WorkerPipelines(InputIterator):
         *,
         complete: bool,
         full_steps: Callable[[], bool],
+        fixed_shapes: Callable[[], bool] = lambda: True,
         num_workers: int | None = None,
         away: Mapping[int, Sequence[BatchIterator]] | None = None,
         on_restore: Callable[[Position], None] | None = None,
     ) -> None:
         super().__init__(on_restore)
         self.num_workers = len(pipelines) if num_workers is None else num_workers
-        self.pipelines, self.complete, self.full_steps = pipelines, complete, full_steps
+        self.pipelines, self.complete, self.full_steps, self.fixed_shapes = pipelines, complete, full_steps, fixed_shapes
         self.away = away or {}
         # Which of its worker's pipelines a replica reads, and how many of the step's elements of that go to replicas before it.
         self.turns = [[(r % len(of_worker), r // len(of_worker)) for r in range(replicas_per_worker)] for of_worker in pipelines]
@@ -71,13 +74,31 @@ class WorkerPipelines(InputIterator):
             ]
             some = next((part for of_worker in found for part in of_worker if part is not None), None)
             lacking = any(part is None for of_worker in found for part in of_worker)
-            if some is None or (lacking and (self.full_steps() or not some.is_batched)):
+            if some is None or (lacking and self._is_left_out(some)):
                 raise StopIteration
             self._take(found)
             parts = tuple([tuple([some.part(0, 0) if part is None else part for part in of_worker]) for of_worker in found])
             sizes = tuple([tuple([part.num_rows for part in of_worker]) for of_worker in parts])
             if not self.complete or any(map(any, sizes)):
                 return InputStep(parts, sizes if self.complete else None)
+
+    def _is_left_out(self, some: Batch) -> bool:
+        """Whether a step is left out that has this part, and lacks another: there can be none without rows.
+
+        Raises:
+            InvalidArgumentError: nobody can tell.
+        """
+        if self.full_steps():
+            return True
+        if some.is_batched or some.has_rows is not None:
+            return False
+        if not any(leaf.ndim for leaf in some.leaves()) or self.fixed_shapes():
+            return True
+        raise InvalidArgumentError(
+            f"the data end with an element, {some!r}, for some replicas only, and the others cannot get one without rows: its components "
+            "have different first axes, and the dataset does not say which of them are rows; make batches with .batch(n), "
+            "give all components a first axis of the same length, or take(n) a multiple of the number of replicas"
+        )
 
     def _take(self, found: list[list[Batch | None]]) -> None:
         """Go on behind the elements that were found."""

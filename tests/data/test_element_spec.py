@@ -22,6 +22,9 @@ def test_element_spec_knows_which_first_axes_vary():
     assert rows.batch(2).batch(2, drop_remainder=True).map(lambda b: b * 2).element_spec.shape == (2, None, 3)
     paired = Dataset.zip((Dataset.range(4), Dataset.range(5).batch(2)))
     assert paired.map(lambda _, b: b).element_spec.shape == (None,)
+    # One is as long as a last batch, but not as the others.
+    beside = Dataset.range(5).batch(2).map(lambda b: (np.ones(1), b, np.ones(2)))
+    assert [spec.shape for spec in beside.element_spec] == [(1,), (None,), (2,)]
 
 
 def test_element_spec_of_a_map_knows_what_differs_among_the_first_elements():
