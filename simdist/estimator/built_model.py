@@ -8,9 +8,9 @@ Replicas weigh their loss by their part of the rows of the global batch, so that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ import keras
 from simdist import keras as keras_of_strategies
 from simdist.errors import InvalidArgumentError
 from simdist.estimator.created_variables import CreatedVariables, install
+from simdist.estimator.elements import features_and_labels, rows_of
 from simdist.estimator.specs import EstimatorSpec, MetricResults, ModeKeys
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
@@ -129,7 +130,7 @@ class BuiltModel:
 
     def _call(self, batch: Tree) -> EstimatorSpec:
         with self.variables.open():
-            return self._model_fn(*_features_and_labels(batch, self.mode))
+            return self._model_fn(*features_and_labels(batch, self.mode))
 
     def _train(self, iterator: Iterator[Tree]) -> Tree:
         losses = self.strategy.run(self._train_replica, args=(next(iterator),))
@@ -137,14 +138,12 @@ class BuiltModel:
         return losses
 
     def _train_replica(self, batch: Tree) -> jax.Array:
-        rows = _rows(batch)
-        replica = context.get_replica_context()
-        weight = 1.0 if replica is None else rows / max(1, replica.global_batch_size(rows))
+        rows, weight = self._weighed(batch)
         optimizer, variables = self.optimizer, self.trainable_variables
         assert optimizer is not None
 
         def compute_loss() -> tuple[jax.Array, jax.Array]:
-            with of_global_batch(weight) if rows else nullcontext():
+            with of_global_batch(weight):  # without rows, too: all replicas take part in what is summed over them
                 loss = jnp.sum(self._call(batch).loss) * weight
             return (optimizer.wrapped.scale_loss(loss) if is_keras_optimizer(optimizer.wrapped) else loss), loss
 
@@ -156,13 +155,30 @@ class BuiltModel:
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
+    def _weighed(self, batch: Tree) -> tuple[int, float]:
+        """The rows of a replica's batch, and their part of those of all replicas.
+
+        Raises:
+            InvalidArgumentError: nobody can tell.
+        """
+        replica, rows = context.get_replica_context(), rows_of(batch, self.mode)
+        if replica is None or replica.num_replicas_in_sync == 1:
+            return (1 if rows is None else rows), 1.0
+        if rows is None:
+            shapes = jax.tree_util.tree_map(lambda leaf: tuple(leaf.shape), batch)
+            raise InvalidArgumentError(
+                f"input_fn gives elements of shapes {shapes}, whose labels (or features, where there are no labels) have no common first "
+                "axis, so nobody can tell how many rows a replica has. Let all labels have one first axis, for example by .batch(n)."
+            )
+        return rows, rows / max(1, replica.global_batch_size(rows))
+
     def _evaluate(self, iterator: Iterator[Tree]) -> None:
         self.strategy.run(self._evaluate_replica, args=(next(iterator),))
 
     def _evaluate_replica(self, batch: Tree) -> None:
         tracer = active_tracer()
         assert tracer is not None
-        with nullcontext() if _rows(batch) else tracer.overlay({}):  # metrics count no batch that has no rows
+        with nullcontext() if rows_of(batch, self.mode) != 0 else tracer.overlay({}):  # metrics count no batch that has no rows
             spec = self._call(batch)
             self.metrics["loss"].update_state(jnp.sum(spec.loss))
 
@@ -178,20 +194,6 @@ class BuiltModel:
         """Let the metrics count from the beginning."""
         for metric in self.metrics.values():
             metric.reset_state()
-
-
-def _features_and_labels(batch: Tree, mode: ModeKeys) -> tuple[Tree, Tree]:
-    """An element of the input; labels are None where it has none, and in PREDICT."""
-    if not isinstance(batch, tuple):
-        return batch, None
-    parts: Sequence[Any] = batch
-    if len(parts) != 2 and not (mode is ModeKeys.PREDICT and parts):
-        raise InvalidArgumentError(f"input_fn gives tuples of {len(parts)} parts; expected pairs (features, labels), or features alone.")
-    return parts[0], None if mode is ModeKeys.PREDICT else parts[1]
-
-
-def _rows(batch: Tree) -> int:
-    return int(jax.tree_util.tree_leaves(batch)[0].shape[0])
 
 
 def _is_of_layer(variable: AdoptedVariable) -> bool:
