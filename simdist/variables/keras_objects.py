@@ -26,7 +26,9 @@ __all__ = [
     "core_of",
     "counter_of",
     "decays",
+    "exclude_the_same_names",
     "excludes_by_name",
+    "exclusions_by_identity",
     "holds_optimizers",
     "is_keras_optimizer",
     "is_scaling",
@@ -202,6 +204,16 @@ def excludes_by_name(optimizer: KerasOptimizer, path: str) -> bool:
     """Whether an optimizer leaves variables of such a name out of weight decay."""
     pattern: re.Pattern[str] | None = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     return pattern is not None and pattern.search(path) is not None
+
+
+def exclusions_by_identity(optimizer: KerasOptimizer) -> bool:
+    """Whether an optimizer leaves certain variables out of weight decay, which it knows as objects."""
+    return bool(getattr(optimizer, "_exclude_from_weight_decay", None))
+
+
+def exclude_the_same_names(optimizer: KerasOptimizer, other: KerasOptimizer) -> None:
+    """Let an optimizer leave variables of the same names out of weight decay as another one: its configuration does not tell."""
+    vars(optimizer)["_exclude_from_weight_decay_pattern"] = getattr(other, "_exclude_from_weight_decay_pattern", None)
 
 
 def rename(variable: KerasVariable, path: str) -> None:

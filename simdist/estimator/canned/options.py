@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -10,7 +11,13 @@ from typing import Any, TypeAlias, cast
 from simdist.arguments import flag, number, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.feature_column.base import CategoricalColumn, DenseColumn, FeatureColumn
-from simdist.variables.keras_objects import KerasOptimizer, is_keras_optimizer
+from simdist.variables.keras_objects import (
+    KerasOptimizer,
+    core_of,
+    exclude_the_same_names,
+    exclusions_by_identity,
+    is_keras_optimizer,
+)
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.sparse_embedding import COMBINERS
 
@@ -114,7 +121,7 @@ def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callab
         learning_rate: of one that is given by name; None: Keras' default.
 
     Raises:
-        InvalidArgumentError: no name of an optimizer.
+        InvalidArgumentError: no name of an optimizer; or one that leaves variables out of weight decay which no Estimator can have.
         TypeError: something else.
     """
     if isinstance(given, str):
@@ -124,10 +131,26 @@ def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callab
     if isinstance(given, Optimizer):
         return lambda: given
     if is_keras_optimizer(given):
-        return partial(type(given).from_config, given.get_config())
+        return _copies_of(given)
     if not callable(given):
         raise TypeError(f"optimizer is {given!r}; expected a name such as 'SGD', an optimizer of Keras, an sd.Optimizer, or a function")
     return given
+
+
+def _copies_of(given: KerasOptimizer) -> Callable[[], KerasOptimizer]:
+    if exclusions_by_identity(core_of(given)):
+        raise InvalidArgumentError(
+            "optimizer was given variables that exclude_from_weight_decay(var_list=...) leaves out, and an Estimator makes variables of "
+            "its own. Give their names: exclude_from_weight_decay(var_names=['bias_weights'])."
+        )
+    config = given.get_config()
+
+    def copied() -> KerasOptimizer:
+        made = type(given).from_config(deepcopy(config))  # a LossScaleOptimizer takes its configuration apart
+        exclude_the_same_names(core_of(made), core_of(given))
+        return made
+
+    return copied
 
 
 def _named(name: str, learning_rate: float | None) -> KerasOptimizer:

@@ -13,6 +13,7 @@ import pytest
 import simdist as sd
 from estimators import COLUMNS, input_fn
 from sampling import sampled
+from simdist import keras
 from simdist.errors import InvalidArgumentError
 from simdist.estimator import DNNClassifier, DNNRegressor, LinearClassifier, LinearRegressor
 
@@ -192,6 +193,27 @@ def test_vectors_that_are_not_trainable_stay(tmp_path: Path) -> None:
     column = fc.embedding_column(DAYS, 2, initializer="ones", trainable=False)
     estimator = DNNRegressor([2], [column], optimizer="SGD", config=options(tmp_path)).train(data(np.ones(24)), steps=2)
     assert np.all(estimator.get_variable_value("dnn/input_layer/days_embedding/embedding_weights") == 1)
+
+
+def test_names_that_an_optimizer_leaves_out_of_weight_decay_are_left_out(tmp_path: Path) -> None:
+    rate, decay = 0.1, 0.5
+    optimizer = keras.optimizers.SGD(rate, weight_decay=decay)
+    optimizer.exclude_from_weight_decay(var_names=["bias_weights"])
+    labels = 3 + FEATURES["x"].sum(axis=1)
+    for given in (optimizer, keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0)):
+        directory = tmp_path / type(given).__name__
+        estimator = LinearRegressor([NUMBERS], optimizer=given, config=options(directory)).train(data(labels, 24), steps=5)
+        weights, bias = np.zeros(2), 0.0
+        for _ in range(5):
+            errors = FEATURES["x"] @ weights + bias - labels
+            weights = (1 - rate * decay) * weights - rate * 2 * FEATURES["x"].T @ errors / 24
+            bias -= rate * 2 * errors.mean()
+        assert estimator.get_variable_value("linear/linear_model/bias_weights") == pytest.approx([bias], abs=1e-5)
+        assert estimator.get_variable_value("linear/linear_model/x/weights")[:, 0] == pytest.approx(weights, abs=1e-5)
+    by_identity = keras.optimizers.SGD(rate, weight_decay=decay)
+    by_identity.exclude_from_weight_decay(var_list=[plain.Variable(0.0)])
+    with pytest.raises(InvalidArgumentError, match=r"var_list=.*Give their names"):
+        LinearRegressor([NUMBERS], optimizer=by_identity)
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------------
