@@ -232,7 +232,7 @@ class Estimator:
         """Predictions for data, batch by batch on one device, of a checkpoint; without one, of a model with initial values.
 
         Args:
-            input_fn: returns a dataset of features, or of pairs (features, labels).
+            input_fn: returns a dataset of features, or of tuples that begin with them; nobody looks at the rest.
             predict_keys: which of a dict of predictions; None: all.
             hooks: to be left out.
             checkpoint_path: which one; None: the newest.
@@ -249,9 +249,13 @@ class Estimator:
         strategy = self._strategies.one_device
         runner = ReplicaRunner(strategy, self._dataset_fn(input_fn, ModeKeys.PREDICT, 1))
         model, _ = self._model(ModeKeys.PREDICT, strategy, runner, checkpoint_path or latest_checkpoint(self.model_dir))
-        while runner.advance(model.step, 1):
-            found = chosen(self._finished(jax.tree_util.tree_map(np.asarray, runner.values())), predict_keys)
-            yield from examples(found) if yield_single_examples else [found]
+        del self._models[ModeKeys.PREDICT]  # a prediction that begins before this one ends has a model, and so values, of its own
+        try:
+            while runner.advance(model.step, 1):
+                found = chosen(self._finished(jax.tree_util.tree_map(np.asarray, runner.values())), predict_keys)
+                yield from examples(found) if yield_single_examples else [found]
+        finally:
+            self._models[ModeKeys.PREDICT] = model
 
     @property
     def evaluation_engine(self) -> Engine:
@@ -287,7 +291,7 @@ class Estimator:
 
     # -- what the calls have in common ----------------------------------------------------------------------------
 
-    def _prepared(self, dataset: Dataset) -> Dataset:
+    def _prepared(self, dataset: Dataset, mode: ModeKeys) -> Dataset:
         """The dataset of input_fn, as model_fn takes it."""
         return dataset
 
@@ -301,7 +305,7 @@ class Estimator:
             dataset = called_input_fn(input_fn, arguments)
             if steps is None and dataset.cardinality() == INFINITE:
                 raise InvalidArgumentError("input_fn gave a dataset without an end, and no number of steps was given. Pass steps=.")
-            return self._prepared(dataset)
+            return self._prepared(dataset, mode)
 
         if not callable(input_fn):
             raise TypeError(f"input_fn is {input_fn!r}; expected a function that returns an sd.Dataset")

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from simdist.data import Dataset
+from simdist.errors import InvalidArgumentError
 from simdist.estimator.canned.heads import Head
 from simdist.estimator.canned.options import OptimizerLike, optimizer_maker
 from simdist.estimator.estimator import Estimator
@@ -65,10 +66,18 @@ class CannedEstimator(Estimator):
 
         return EstimatorSpec(mode, loss=jnp.mean(losses), eval_metric_ops=updated_metrics(head, labels, logits, losses))
 
-    def _prepared(self, dataset: Dataset) -> Dataset:
-        def prepare(features: Mapping[str, HostArray], *labels: HostArray) -> Tree:
+    def _prepared(self, dataset: Dataset, mode: ModeKeys) -> Dataset:
+        def prepare(features: Mapping[str, HostArray], *others: HostArray) -> Tree:
             prepared = {column.name: column.prepare(features) for column in self._columns}
-            return (prepared, self._head.prepare_labels(labels[0])) if labels else prepared
+            if mode is ModeKeys.PREDICT or not others:
+                return prepared
+            labels, *more = others
+            if more:
+                raise InvalidArgumentError(
+                    f"input_fn gives tuples of {2 + len(more)} parts; expected pairs (features, labels). A canned Estimator knows no "
+                    "weights of rows, and no weight_column=; leave the third part out, or write a model_fn that takes them as a feature."
+                )
+            return prepared, self._head.prepare_labels(labels)
 
         return dataset.map(prepare)
 

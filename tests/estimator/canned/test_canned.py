@@ -258,6 +258,24 @@ def test_labels_that_cannot_be_are_refused(tmp_path: Path, labels: np.ndarray, n
         LinearClassifier([NUMBERS], n_classes=n_classes, config=options(tmp_path)).train(data(labels), steps=1)
 
 
+def test_a_third_part_of_an_element_is_refused_unless_it_is_predicted(tmp_path: Path) -> None:
+    estimator = LinearRegressor([NUMBERS], config=options(tmp_path))
+
+    def weighted() -> sd.Dataset:
+        return sd.Dataset.from_tensor_slices((FEATURES, np.ones(24), np.zeros(24))).batch(8)
+
+    for call in (estimator.train, estimator.evaluate):
+        with pytest.raises(InvalidArgumentError, match=r"tuples of 3 parts.*weight_column=.*leave the third part out"):
+            call(weighted)
+    assert len(list(estimator.predict(weighted))) == 24
+
+
+@pytest.mark.parametrize("labels", [np.full(24, -1), np.full(24, "?"), np.zeros((24, 7))])
+def test_nobody_looks_at_the_labels_of_a_prediction(tmp_path: Path, labels: np.ndarray) -> None:
+    estimator = LinearClassifier([NUMBERS], config=options(tmp_path))
+    assert [row["class_ids"].tolist() for row in estimator.predict(data(labels, endless=False))] == [[0]] * 24
+
+
 def test_features_without_their_column_are_refused(tmp_path: Path) -> None:
     estimator = LinearRegressor([fc.numeric_column("y")], config=options(tmp_path))
     with pytest.raises(InvalidArgumentError, match="have no 'y'"):
