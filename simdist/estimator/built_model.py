@@ -29,7 +29,7 @@ from simdist.strategies.base import Strategy
 from simdist.training.adoption import AdoptedVariable
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.step import only_finite
-from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.aggregation import VariableAggregation
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.keras_objects import is_keras_optimizer
 from simdist.variables.optimizer import Optimizer
@@ -120,8 +120,8 @@ class BuiltModel:
     def saved_variables(self) -> dict[str, keras.Variable]:
         """What a checkpoint keeps of the model_fn's layers, by name; an optimizer is saved as such, and metrics and keys begin anew."""
         found: dict[str, keras.Variable] = {}
-        for variable in self.variables.all:
-            if _is_of_layer(variable):
+        for variable in self.variables.of_layers:
+            if not (variable.is_seed or _is_of_optimizer(variable)):
                 equal = sum(name == variable.path or name.startswith(f"{variable.path}_of_") for name in found)
                 found[f"{variable.path}_of_{equal}" if equal else variable.path] = variable
         return found
@@ -196,10 +196,6 @@ class BuiltModel:
             metric.reset_state()
 
 
-def _is_of_layer(variable: AdoptedVariable) -> bool:
-    """Whether a variable is a layer's: none of an optimizer, which a model_fn may make in every mode, nor of a metric, nor a random key."""
-    own = variable.simdist_variable
-    assert own is not None
-    is_metric = own.synchronization is VariableSynchronization.ON_READ and own.aggregation is VariableAggregation.SUM
-    is_optimizer = variable.aggregation == "only_first_replica" and variable.name in ("iteration", "learning_rate")
-    return not (is_metric or is_optimizer or variable.is_seed)
+def _is_of_optimizer(variable: AdoptedVariable) -> bool:
+    """Whether a variable belongs to an optimizer, which a model_fn may make in every mode."""
+    return variable.aggregation == "only_first_replica" and variable.name in ("iteration", "learning_rate")

@@ -40,11 +40,13 @@ class CreatedVariables:
 
     Attributes:
         all: as they were created, in order; Keras' variables, which a strategy has adopted.
+        of_layers: those of them that no metric of Keras has made.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.all: list[AdoptedVariable] = []
+        self.of_layers: list[AdoptedVariable] = []
         self._is_complete = False
         self._number = 0
         self._seeds_drawn = 0
@@ -88,6 +90,8 @@ class CreatedVariables:
                 construct(variable, initializer, *args, **options)
             assert isinstance(variable, AdoptedVariable)
             self.all.append(variable)
+            if not _is_made_by_a_metric():
+                self.of_layers.append(variable)
             return
         if self._number >= len(self.all):
             raise _others(str(options.get("name", "a variable")), "nothing")
@@ -132,6 +136,11 @@ class _MadeAgain(AdoptedVariable):
 
 
 _open: TaskLocal[CreatedVariables | None] = TaskLocal(lambda: None)
+
+
+def _is_made_by_a_metric() -> bool:
+    """Whether one of the scopes of names that are open is that of a metric, which opens one when it makes a variable."""
+    return any(isinstance(scope.caller, keras.Metric) for scope in global_state.get_global_attribute("name_scope_stack") or ())
 
 
 def _nothing(shape: tuple[int, ...], dtype: Any = None, **_: Any) -> np.ndarray[Any, Any]:

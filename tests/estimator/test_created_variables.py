@@ -74,6 +74,31 @@ def test_names_are_those_of_the_first_call_also_for_a_second_model() -> None:
     assert list(names(one)) == list(names(other)) == ["dense_1/kernel", "dense_1/bias", "dense/kernel", "dense/bias"]
 
 
+@pytest.mark.parametrize("aggregation", ["sum", "mean", "only_first_replica"])
+def test_variables_are_saved_however_they_are_aggregated_and_metrics_are_not(aggregation: str) -> None:
+    class Own(keras.metrics.Metric):
+        def __init__(self) -> None:
+            super().__init__(name="own")
+            self.inner = keras.metrics.Mean(name="inner")
+            self.total = self.add_variable((), "zeros", name="total", aggregation=aggregation)
+
+        def update_state(self, value: Any) -> None:
+            self.inner.update_state(value)
+            self.total.assign_add(jnp.sum(value))
+
+        def result(self) -> Any:
+            return self.total.value
+
+    def layers(x: Any) -> Any:
+        Own().update_state(x)
+        keras.metrics.MeanSquaredError().update_state(x, x)
+        seen = keras.Variable(0.0, trainable=False, name="seen", aggregation=aggregation)
+        seen.assign_add(1.0)
+        return keras.layers.Dense(1)(x)
+
+    assert set(names(built(layers))) == {"seen", "dense/kernel", "dense/bias"}
+
+
 def test_two_layers_of_one_name_are_told_apart() -> None:
     model = built(lambda x: keras.layers.Dense(1, name="a")(keras.layers.Dense(1, name="a")(x)))
     assert list(names(model)) == ["a/kernel", "a/bias", "a/kernel_of_1", "a/bias_of_1"]

@@ -294,3 +294,20 @@ def test_without_values_nothing_can_be_trained(tmp_path: Path) -> None:
     strategy = sd.MirroredStrategy(2, cluster=sd.Cluster({"worker": 1}, numerics="off"))
     with pytest.raises(FailedPreconditionError, match="off"):
         regressor(tmp_path, train_distribute=strategy).train(input_fn(16), steps=1)
+
+
+@pytest.mark.parametrize(("aggregation", "replicas", "expected"), [("sum", 1, 5), ("sum", 2, 10), ("mean", 2, 5)])
+def test_counts_of_a_model_fn_go_on_from_call_to_call(tmp_path: Path, aggregation: str, replicas: int, expected: float) -> None:
+    def counting(features: Any, labels: Any, mode: str) -> EstimatorSpec:
+        seen = keras.Variable(0.0, trainable=False, name="seen", aggregation=aggregation)
+        prediction = keras.layers.Dense(1)(features["x"])
+        if mode == ModeKeys.PREDICT:
+            return EstimatorSpec(mode, predictions=jnp.ones(len(prediction)) * seen)
+        seen.assign_add(1.0)
+        return EstimatorSpec(mode, loss=jnp.mean((prediction - labels) ** 2), train_op=keras.optimizers.SGD(0.1))
+
+    for steps in (3, 2):
+        estimator = Estimator(counting, config=config(tmp_path, train_distribute=sd.MirroredStrategy(replicas))).train(
+            batches(4), steps=steps
+        )
+    assert estimator.get_variable_value("seen") == next(estimator.predict(batches(4))) == expected
