@@ -43,7 +43,7 @@ class NumericColumn(DenseColumn):
         return self.values(features).astype(np.float32)
 
     def values(self, features: Mapping[str, HostArray]) -> HostArray:
-        """The numbers, normalized: shape (b, width)."""
+        """The numbers, normalized, in the dtype that this has given them: shape (b, width)."""
         array = self._array(features)
         if self.normalizer_fn is not None:
             before, array = array.shape, np.asarray(self.normalizer_fn(array))
@@ -66,7 +66,8 @@ class NumericColumn(DenseColumn):
                 f"The feature {self.key!r} has rows of shape {array.shape[1:]}, and its numeric_column says shape={self.shape}. Say "
                 f"shape={array.shape[1:]}."
             )
-        return array.reshape((len(array), *self.shape)).astype(self.dtype)
+        array = array.reshape((len(array), *self.shape))
+        return array.astype(self.dtype) if array.dtype.kind == "b" else array
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
 
     def prepare(self, features: Mapping[str, HostArray]) -> HostArray:
         values = self.source_column.values(features)
-        # As numbers of the feature's dtype, so that a boundary is in the interval that begins with it.
+        # As numbers of the values' dtype, so that a boundary is in the interval that begins with it.
         boundaries = np.asarray(self.boundaries, values.dtype if values.dtype.kind == "f" else np.float64)
         intervals = np.searchsorted(boundaries, values, side="right")
         return (intervals + (len(self.boundaries) + 1) * np.arange(self.source_column.width)).astype(np.int32)
@@ -109,12 +110,12 @@ def numeric_column(
         key: its name in the features.
         shape: of a row; (1,) also takes features of shape (b,).
         default_value: of all rows of a batch that lacks the feature; a number, or one for each of a row. Default: it must be there.
-        dtype: in which it is normalized; a float or integer.
-        normalizer_fn: applied to the feature, an array of numpy of shape (b, ...).
+        dtype: of the default value, and of features that are True or False; a float or integer. It changes no other feature.
+        normalizer_fn: applied to the feature as it is, an array of numpy of shape (b, ...); what it returns becomes float32.
 
     Raises:
         TypeError: key is no text, or normalizer_fn no function.
-        InvalidArgumentError: a shape that cannot be, or another number of default values.
+        InvalidArgumentError: a shape that cannot be, another number of default values, or some that are no numbers of the dtype.
 
     Example:
         >>> import numpy as np
@@ -134,6 +135,8 @@ def numeric_column(
             raise InvalidArgumentError(f"default_value has {len(default)} numbers, and a row of shape {whole} has {math.prod(whole)}.")
     elif default_value is not None:
         default = number(default_value, "default_value", -math.inf)
+    if default is not None and np.dtype(dtype).kind in "iu" and any(value % 1 for value in np.atleast_1d(default)):
+        raise InvalidArgumentError(f"default_value={default_value!r} is no {np.dtype(dtype).name}, as dtype= says. Give whole numbers.")
     return NumericColumn(require_key(key), whole, default, np.dtype(dtype).name, normalizer_fn)
 
 

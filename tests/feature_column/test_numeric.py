@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simdist.errors import InvalidArgumentError
-from simdist.feature_column import bucketized_column, numeric_column
+from simdist.feature_column.numeric import NumericColumn, bucketized_column, numeric_column
 
 
 def test_rows_of_any_shape_become_flat_floats() -> None:
@@ -25,9 +25,26 @@ def test_a_single_number_needs_no_axis(shape: tuple[int, ...]) -> None:
     assert numeric_column("x").prepare({"x": np.ones(shape)}).shape == (4, 1)
 
 
-def test_the_normalizer_gets_the_dtype_of_the_column() -> None:
-    column = numeric_column("x", dtype="int64", normalizer_fn=lambda x: x // 2)
-    assert column.prepare({"x": np.array([3.9, 5.0])}).tolist() == [[1.0], [2.0]]
+@pytest.mark.parametrize("dtype", ["int64", "float32", "float16"])
+def test_the_normalizer_gets_the_feature_as_it_is_and_its_result_becomes_float32(dtype: str) -> None:
+    def column(normalizer_fn: Any) -> NumericColumn:
+        return numeric_column("x", dtype=dtype, normalizer_fn=normalizer_fn)
+
+    assert column(lambda x: x * 10).prepare({"x": np.array([3.75, 5.5])}).tolist() == [[37.5], [55.0]]
+    big = np.array([2**40 + 1, 2**40 + 3])  # no float32
+    assert column(lambda x: x - 2**40).prepare({"x": big}).tolist() == [[1.0], [3.0]]
+    assert column(None).prepare({"x": np.array([0.1])}).tolist() == [[float(np.float32(0.1))]]
+    assert column(lambda x: x / 2).prepare({"x": np.array([1, 2])}).dtype == np.float32
+
+
+def test_true_and_false_are_one_and_nothing() -> None:
+    column = numeric_column("x", normalizer_fn=lambda x: x - x.mean())
+    assert column.prepare({"x": np.array([True, False])}).tolist() == [[0.5], [-0.5]]
+
+
+def test_intervals_are_those_of_the_feature_and_not_of_its_nearest_float32() -> None:
+    column = bucketized_column(numeric_column("x"), [2**40 + 2])
+    assert column.prepare({"x": np.array([2**40 + 1, 2**40 + 2])}).tolist() == [[0], [1]]
 
 
 def test_a_default_value_stands_for_a_feature_that_is_missing() -> None:
@@ -66,6 +83,7 @@ def test_a_normalizer_must_keep_the_shape() -> None:
         ({"key": "x", "shape": (2.5,)}, TypeError, "shape is 2.5"),
         ({"key": "x", "default_value": [1, 2]}, ValueError, "has 2 numbers"),
         ({"key": "x", "default_value": "a"}, TypeError, "default_value"),
+        ({"key": "x", "default_value": 0.5, "dtype": "int32"}, ValueError, "is no int32"),
         ({"key": "x", "dtype": str}, ValueError, "numbers"),
         ({"key": "x", "normalizer_fn": 3}, TypeError, "normalizer_fn"),
     ],
