@@ -42,11 +42,13 @@ class Objects:
         parts: each thing once, by its first path, in the order of the objects.
         aliases: other paths of the same things, by these.
         unbuilt: objects whose variables do not exist yet, with their paths.
+        derived: what renews the values that objects have made of their variables, by their paths.
     """
 
     parts: dict[str, Part] = field(default_factory=dict[str, Part])
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     unbuilt: list[tuple[str, object]] = field(default_factory=list[tuple[str, object]])
+    derived: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
     _paths: dict[int, str] = field(default_factory=dict[int, str])
     _strategies: list[SavedScope] = field(default_factory=list[SavedScope])
 
@@ -121,6 +123,7 @@ class Objects:
             for name, state in found.custom.items():
                 self._note(OwnPart(f"{path}/{name}", state, state.holder))
             self.unbuilt += [(path, holder) for holder in found.unbuilt]
+            self.derived |= {(f"{path}/{name}" if name else path): renew for name, renew in found.derived.items()}
             self._strategies.append(found.strategy)
             return True
         return False

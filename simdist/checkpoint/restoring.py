@@ -86,6 +86,9 @@ class Restoring:
         for part, name in wanted.values():
             if not isinstance(part, (StatePart, OwnPart)):
                 part.restore(name, self.contents, self.mains.worker)
+        for path, renew in found.derived.items():
+            if any(name.startswith(f"{path}/") for name in wanted):
+                renew()
         self._note(found, wanted)
 
     def _state(self, path: str) -> SavedState:

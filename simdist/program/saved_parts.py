@@ -45,12 +45,14 @@ class SavedParts:
         variables: the library's variables by their paths in the object.
         custom: what the object reads and writes itself, likewise.
         unbuilt: objects in it whose variables do not exist yet.
+        derived: functions that renew what an object has made of its variables, each with the object's path; called after a restore.
         strategy: that will own the variables that do not exist yet, where that is known.
     """
 
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
     custom: dict[str, OwnState] = field(default_factory=dict[str, OwnState])
     unbuilt: list[object] = field(default_factory=list[object])
+    derived: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
     strategy: SavedScope = None
 
 

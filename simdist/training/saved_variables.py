@@ -114,6 +114,8 @@ class _Walk:
             layer.save_own_variables(given)
         if all(isinstance(value, keras.Variable) for value in given.values()):
             self.found.variables |= {_joined(path, f"vars/{name}"): variable for name, variable in given.items()}
+            if given and hasattr(layer, "finalize_state"):
+                self.found.derived[path] = layer.finalize_state  # Normalization calls with arrays that it makes of its variables
         else:
             self.found.custom[_joined(path, "own")] = _OwnArrays(layer)
         for number, generator in enumerate(layer._seed_generators):
