@@ -121,7 +121,8 @@ class StaticHashTable(RowWise):
         self.key_dtype, self.value_dtype = given.key_dtype, given.value_dtype
         entries: dict[Any, Any] = {}
         for key, value in zip(given.keys.tolist(), given.values.tolist(), strict=True):
-            if entries.setdefault(key, value) != value:
+            known = entries.setdefault(key, value)
+            if known != value and not (known != known and value != value):  # NaN differs from itself
                 raise FailedPreconditionError(
                     f"{self.name} was given key {key!r} with the values {entries[key]!r} and {value!r}; expected one value for each key"
                 )

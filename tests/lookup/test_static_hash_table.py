@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simdist as sd
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,12 @@ def test_floats_and_their_gradients_in_a_step() -> None:
 def test_keys_of_several_types_are_refused(keys: dict[Any, int]) -> None:
     with pytest.raises(TypeError, match="the table's keys are texts and numbers"):
         sd.StaticHashTable(keys, -1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_nan_is_a_value_as_others_are(dtype: str) -> None:
+    nan = np.array([np.nan, 1, np.nan], dtype)
+    table = sd.StaticHashTable(sd.KeyValueTensorInitializer(["a", "b", "a"], nan), -1.0)
+    assert np.array_equal(table[["a", "b", "c"]], np.array([np.nan, 1, -1], dtype), equal_nan=True)
+    with pytest.raises(FailedPreconditionError, match="key 'a' with the values"):
+        sd.StaticHashTable((["a", "a"], [np.nan, 1.0]), -1.0)
