@@ -14,6 +14,10 @@ from simdist.checkpoint.files import read
 from simdist.errors import InvalidArgumentError, NotFoundError, did_you_mean
 from simdist.estimator.run_config import RunConfig
 from simdist.program.arrays import HostArray
+from simdist.variables.handles import own_variable
+from simdist.variables.keras_objects import core_of, is_keras_optimizer, learning_rate_of
+from simdist.variables.optimizer import Optimizer
+from simdist.variables.variable import Variable
 
 if TYPE_CHECKING:  # it loads Keras
     from simdist.estimator.built_model import BuiltModel
@@ -67,17 +71,24 @@ def step_of(path: str) -> int:
 def restored_step(model: BuiltModel, path: str | None) -> int:
     """Give a model the values of a checkpoint, if there is one; returns how many steps it has seen.
 
+    The learning rate is the one that the optimizer was made with, as with the optimizers of TensorFlow's Estimator: it is an argument, and
+    nothing that was learned.
+
     Raises:
         NotFoundError: there is no such checkpoint.
         InvalidArgumentError: it is of another model.
         DataLossError: it is damaged.
     """
+    rates = [] if model.optimizer is None else [(rate, rate.numpy()) for rate in _learning_rates(model.optimizer)]
     status = _checkpoint(model).restore(path).expect_partial()
     if status.missing:
         raise InvalidArgumentError(
             f"The checkpoint {path!r} has no value for {', '.join(map(_variable_name, status.missing))}. It is of another model; give "
             "another model_dir, or the model_fn that it was saved with."
         )
+    for rate, given in rates:
+        if rate.numpy() != given:
+            rate.assign(given)
     return int(model.global_step.numpy())
 
 
@@ -115,6 +126,13 @@ def _checkpoint(model: BuiltModel) -> Checkpoint:
     if model.optimizer is not None:
         objects["optimizer"] = model.optimizer
     return Checkpoint(**objects)
+
+
+def _learning_rates(optimizer: Optimizer) -> list[Variable]:
+    """The learning rate of an optimizer of Keras; none where a schedule says it, or Optax."""
+    wrapped = optimizer.wrapped
+    rate = own_variable(learning_rate_of(core_of(wrapped))) if is_keras_optimizer(wrapped) else None
+    return [] if rate is None else [rate]
 
 
 def _variable_name(path: str) -> str:
