@@ -15,6 +15,7 @@ from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS, ArrayEntry, Manifest, checksum_of
 from simdist.checkpoint.objects import Objects
 from simdist.checkpoint.parts import Contents, StatePart, VariablePart
+from simdist.checkpoint.rules import add_waiting, labels_of_rules
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
@@ -65,17 +66,15 @@ def collected(found: Objects, mains: Mains, counters: Mapping[str, SavedState], 
     states = {path: part.state() for path, part in found.parts.items() if isinstance(part, StatePart)}
     everywhere, all_states = mains.all_of(local, {"states": states, "draws": _draws(mains)})
     _require_same_paths([[*values, *one["states"]] for values, one in zip(everywhere, all_states, strict=True)])
-    contents = Contents(arrays={}, states={})
+    contents = Contents(rules=labels_of_rules(found))
     for part in arrays.values():
         part.save(contents, everywhere)
     for values in waiting:
-        contents.arrays = values.arrays | contents.arrays
-        contents.names = values.names | contents.names
-        contents.replicas = values.replicas | contents.replicas
+        add_waiting(contents, values)
     for path in states:
         contents.states[path] = [one["states"][path] for one in all_states]
     draws = {task: drawn for one in all_states for task, drawn in one["draws"].items()}
-    contents.states[COUNTERS] = {**counters, "draws": draws}
+    contents.states[COUNTERS] = {**counters, "draws": draws, **({"rules": contents.rules} if contents.rules else {})}
     contents.arrays.setdefault("simdist/saves", np.asarray(counters.get("save_counter", 0), np.int32))
     return Saved(contents, found.aliases, _held_by(found, mains, contents.arrays))
 

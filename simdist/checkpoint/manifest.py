@@ -150,6 +150,7 @@ def _checked(path: Path, found: Mapping[str, Any]) -> Manifest:
         _require(all(isinstance(one, str) for one in body["aliases"].values()))
         _require(all(isinstance(of_mains, list) and of_mains for path, of_mains in body["states"].items() if path != COUNTERS))
         counters: dict[str, Any] = body["states"].get(COUNTERS, {"save_counter": 0, "draws": {}})
+        _require(all(map(_is_rules, counters.get("rules", {}).values())))
         _require(_is_count(counters["save_counter"]) and all(map(_is_count, counters["draws"].values())))
         return Manifest(arrays=arrays, **{name: value for name, value in body.items() if name != "arrays"})
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -166,6 +167,11 @@ def _array_entry(entry: Mapping[str, Any]) -> ArrayEntry:
 
 def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 60
+
+
+def _is_rules(value: object) -> bool:
+    rules = cast("list[list[object]]", value)
+    return isinstance(value, list) and all(isinstance(rule, list) and all(isinstance(one, str) for one in rule) for rule in rules)
 
 
 def _require(holds: bool) -> None:

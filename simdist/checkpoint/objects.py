@@ -41,14 +41,16 @@ class Objects:
     Attributes:
         parts: each thing once, by its first path, in the order of the objects.
         aliases: other paths of the same things, by these.
-        unbuilt: objects whose variables do not exist yet, with their paths.
         derived: what renews the values that objects have made of their variables, by their paths.
+        unbuilt: objects whose variables do not exist yet, or not all, with their paths.
+        optimizers: of Optax, by their paths.
     """
 
     parts: dict[str, Part] = field(default_factory=dict[str, Part])
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     unbuilt: list[tuple[str, object]] = field(default_factory=list[tuple[str, object]])
     derived: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
+    optimizers: dict[str, Optimizer] = field(default_factory=dict[str, Optimizer])
     _paths: dict[int, str] = field(default_factory=dict[int, str])
     _strategies: list[SavedScope] = field(default_factory=list[SavedScope])
 
@@ -71,6 +73,11 @@ class Objects:
         """The strategies whose variables are among them, or will be."""
         owners = [part.variable.placement.store.strategy for part in self.parts.values() if isinstance(part, VariablePart)]
         return list(dict.fromkeys(owner for owner in (*owners, *self._strategies) if owner is not None))
+
+    def names_of(self, variable: Variable) -> list[str]:
+        """The paths of a variable, the first one first; none where it is not among the objects."""
+        first = self._paths.get(id(variable.placement.cells[0]))
+        return [] if first is None else [first, *(alias for alias, path in self.aliases.items() if path == first)]
 
     def _add_kept(self, number: int, strategy: SavedScope) -> None:
         """Add what a strategy keeps from step to step."""
@@ -105,8 +112,8 @@ class Objects:
             return
         for name, variable in optimizer.saved_state().items():
             self._note(VariablePart(f"{path}/{name}", variable))
-        if not optimizer.is_built:
-            self.unbuilt.append((path, optimizer))
+        self.optimizers[path] = optimizer
+        self.unbuilt.append((path, optimizer))  # whenever it trains other variables, it gets more state
 
     def _of_library(self, path: str, value: Trackable) -> bool:
         for library in libraries:

@@ -70,12 +70,14 @@ class Contents:
         names: what their owners call them.
         states: plain data by path.
         replicas: of arrays with replica-local values: how many, by path.
+        rules: which variables each rule of an Optax optimizer has, by the path of the optimizer.
     """
 
     arrays: dict[str, HostArray] = field(default_factory=dict[str, HostArray])
     names: dict[str, str] = field(default_factory=dict[str, str])
     states: dict[str, SavedState] = field(default_factory=dict[str, SavedState])
     replicas: dict[str, int] = field(default_factory=dict[str, int])
+    rules: dict[str, list[list[str]]] = field(default_factory=dict[str, list[list[str]]])
 
 
 class ArrayPart(Protocol):

@@ -17,6 +17,7 @@ from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import KEPT, REPLICA_VALUES, CompanionPart, Contents, OwnPart, Part, StatePart, VariablePart
+from simdist.checkpoint.rules import SavedRules
 from simdist.checkpoint.status import RestoreStatus
 from simdist.program.saved_parts import SavedState, when_built
 
@@ -46,6 +47,7 @@ class Restoring:
         counters = self.contents.states.get(COUNTERS, {"save_counter": 0, "draws": {}})
         self.counter: int = counters["save_counter"]
         self._draws: dict[str, int] = counters["draws"]
+        self._rules = SavedRules(counters.get("rules", {}), self.manifest.aliases, self.contents)
         self._used: set[str] = set()
         self._waiting: tuple[str, ...] = ()  # the beginnings of paths for which there are no variables yet
         found = Objects.of(objects)
@@ -62,7 +64,8 @@ class Restoring:
         wanted: dict[str, tuple[Part, str]] = {}
         for path, part in found.parts.items():
             names = [path, *(alias for alias, first in found.aliases.items() if first == path)]
-            known = next((there for name in names if (there := self._there(part, name)) is not None), None)
+            saved_as = [there for name in names if (there := self._rules.path_in(found, name)) is not None]
+            known = next((there for name in saved_as if (there := self._there(part, name)) is not None), None)
             if known is not None:
                 wanted[path] = part, known
         return wanted
@@ -101,14 +104,20 @@ class Restoring:
         status.restored += [path for path in wanted if path not in status.restored]
         self._used |= {name for _, name in wanted.values()}
         status.missing[:] = [path for path in found.parts if path not in status.restored and not path.startswith(KEPT)]
-        waiting_for = [(path, holder) for path, holder in found.unbuilt if self._has_more_below(path)]
+        unbuilt = [(below, holder) for path, holder in found.unbuilt for below in self._without_variables(found, path)]
+        waiting_for = [(path, holder) for path, holder in unbuilt if self._has_more_below(path)]
         status.waiting[:] = [path for path, _ in waiting_for if not path.startswith(KEPT)]
         there = [*self.contents.arrays, *self.contents.states]
         self._waiting = tuple(f"{name}/" for path, _ in waiting_for for name in (path, self.manifest.aliases.get(path, path)))
         passed_over = ("simdist/", f"{REPLICA_VALUES}/", *self._waiting)
         status.superfluous[:] = [path for path in there if not path.startswith(passed_over) and not self._is_used(path)]
-        for _, holder in waiting_for:
+        for holder in {id(holder): holder for _, holder in waiting_for}.values():
             when_built(holder, self._go_on)
+
+    def _without_variables(self, found: Objects, path: str) -> list[str]:
+        """The paths below which an object has no variables yet."""
+        left = self._rules.left(found, path) if path in found.optimizers else None
+        return [path] if left is None else left
 
     @property
     def has_more(self) -> bool:
@@ -130,7 +139,7 @@ class Restoring:
 
     def waiting(self) -> Contents:
         """What waits for variables that do not exist yet: a checkpoint that is saved meanwhile has it as well."""
-        found = Contents()
+        found = Contents(rules={base: [list(rule) for rule in rules] for base, rules in self._rules.labels.items()})
         for path, array in self.contents.arrays.items():
             base = path.removeprefix(f"{REPLICA_VALUES}/")
             if base.startswith(self._waiting) and not self._is_used(base):

@@ -173,6 +173,11 @@ class Optimizer:
         return {f"{number}/{path}": variable for number, rule in enumerate(self._rules) for path, variable in rule.state().items()}
 
     @property
+    def rules(self) -> list[list[Variable]]:
+        """The sets of variables that have a state of their own, in the order of `saved_state`."""
+        return [rule.variables for rule in self._rules]
+
+    @property
     def is_built(self) -> bool:
         """Whether the state of an Optax transformation exists, for the variables that it has changed."""
         return bool(self._rules) and all(rule.is_built for rule in self._rules)
