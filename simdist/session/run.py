@@ -22,7 +22,9 @@ import greenlet
 
 from simdist.errors import SimdistError
 from simdist.faults.base import Fault
+from simdist.global_generators import GlobalGenerators
 from simdist.process_state import TaskContext, active
+from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.controlled import is_controlled
 from simdist.session.commands import Command
@@ -86,7 +88,8 @@ class ProgramRun:
         self.faults: list[Fault] = []
         self._program = program
         self._stream = io.StringIO()
-        self._context = TaskContext()
+        # The program is one of its own, and begins anew when it is forked: what it draws may not depend on what this process has drawn.
+        self._context = TaskContext(generators=GlobalGenerators(derive_seed(cluster.seed, "session", "generators")))
         is_controlled.set(True, self._context)
         self._goal: Goal | None = None
         self.inbox: deque[Mapping[str, Any]] = deque()

@@ -1,0 +1,66 @@
+"""What a session's program draws from the modules `random` and `numpy.random` is its own: a fork draws it again."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+import simdist as sd
+
+
+def program(cluster: sd.Cluster) -> list[float]:
+    drawn = list[float]()
+    for _ in range(4):
+        drawn += [random.random(), float(np.random.rand())]
+        sd.sleep(1.0, cluster)
+    return drawn
+
+
+def session_of(function: Any = program, seed: int = 3) -> sd.Session:
+    return sd.Session(function, sd.Cluster({"worker": 1}, seed=seed))
+
+
+def test_a_fork_and_a_rewound_session_draw_what_the_first_run_has_drawn() -> None:
+    session = session_of()
+    session.advance()
+    expected = session.result
+    fork = session.fork(1.5)
+    np.random.rand(3)  # of this process
+    fork.advance()
+    session.rewind(2.5)
+    session.advance()
+    assert fork.result == session.result == expected and len(set(expected)) == 8
+    other, another = session_of(), session_of(seed=4)
+    other.advance()
+    another.advance()
+    assert other.result == expected and not set(another.result) & set(expected)
+
+
+def test_the_generators_of_this_process_stay_as_they_are() -> None:
+    random.seed(1)
+    np.random.seed(1)
+    expected = [random.random(), float(np.random.rand())]
+    random.seed(1)
+    np.random.seed(1)
+    session = session_of()
+    session.advance(until=1.5)
+    session.advance()
+    assert [random.random(), float(np.random.rand())] == expected
+
+
+def test_a_program_that_seeds_them_has_the_numbers_of_numpy_and_of_python() -> None:
+    def seeded(cluster: sd.Cluster) -> list[float]:
+        np.random.seed(0)
+        random.seed(0)
+        sd.sleep(1.0, cluster)
+        return [*np.random.rand(3).tolist(), float(np.random.standard_normal()), int(np.random.randint(1000)), random.random()]
+
+    session = session_of(seeded)
+    session.advance(until=0.5)
+    np.random.seed(7)
+    session.advance()
+    numbers = np.random.RandomState(0)
+    alone = [*numbers.rand(3).tolist(), float(numbers.standard_normal()), int(numbers.randint(1000)), random.Random(0).random()]
+    assert session.result == alone
