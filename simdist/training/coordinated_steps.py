@@ -146,6 +146,8 @@ class CoordinatedSteps:
     def _closures(self, steps: int | None, per_closure: int, hooks: Hooks) -> Iterator[tuple[Result, int]]:
         """Schedule the closures of an epoch, one when the next is asked for."""
         done = self._number
+        if done and self.model.stop_training:
+            return  # it was stopped in this epoch before it was restored
         while steps is None or done < steps:
             argument, count = self.supply.take(per_closure if steps is None else min(per_closure, steps - done))
             if count:

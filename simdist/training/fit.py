@@ -92,10 +92,10 @@ def _train(
     may_diverge = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in hooks.call.callbacks)
     logs: Logs = {}
     model.stop_training = False
-    position = model.simdist_state.position = TrainingPosition(runner, hooks.call.callbacks, epochs.start, steps)
+    position = model.simdist_state.position = TrainingPosition(runner, hooks.call.callbacks, epochs.start, steps, model, validation)
     hooks.call.on_train_begin()
     position.begin()
-    for epoch in range(position.epoch, epochs.stop):
+    for epoch in range(epochs.stop if position.is_over else position.epoch, epochs.stop):
         done = position.begin_epoch(epoch)
         if not done:
             model.reset_metrics()

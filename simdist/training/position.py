@@ -16,7 +16,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.saved_parts import SavedState
 from simdist.training.callback_counts import counts_of, set_counts
 
-__all__ = ["PositionedSteps", "TrainingPosition"]
+__all__ = ["PositionedData", "PositionedSteps", "TrainingPosition"]
 
 StateDict: TypeAlias = dict[str, Any]
 """A position as plain data."""
@@ -39,6 +39,24 @@ class PositionedSteps(Protocol):
         ...
 
 
+class PositionedData(Protocol):
+    """What is read after epochs, as far as its position is concerned."""
+
+    def position(self) -> SavedState:
+        """Where the next pass begins; None where there are no data."""
+        ...
+
+    def go_to(self, position: SavedState) -> None:
+        """Go to such a position."""
+        ...
+
+
+class Stoppable(Protocol):
+    """A model whose training callbacks may end."""
+
+    stop_training: bool
+
+
 class TrainingPosition:
     """The position of a training.
 
@@ -47,10 +65,13 @@ class TrainingPosition:
         callbacks: of the call.
         epoch: the first.
         steps_per_epoch: None where only the end of the data shows it.
+        model: that is trained; None of steps without one.
+        validation: what is read after epochs; None: nothing.
 
     Attributes:
         epoch: that runs, or is the next; from 0.
         batch: batches of it that are done.
+        is_over: whether the training had been ended after an epoch, before the epochs were over, when it was saved.
     """
 
     def __init__(
@@ -59,12 +80,17 @@ class TrainingPosition:
         callbacks: Sequence[keras.callbacks.Callback],
         epoch: int = 0,
         steps_per_epoch: int | None = None,
+        model: Stoppable | None = None,
+        validation: PositionedData | None = None,
     ) -> None:
         self.steps = steps
         self.callbacks = callbacks
         self.epoch = epoch
         self.steps_per_epoch = steps_per_epoch
+        self.model = model
+        self.validation = validation
         self.batch = 0
+        self.is_over = False
         self._counts: list[StateDict | None] = []
         self._waiting: list[Callable[[], None]] = []
 
@@ -77,7 +103,9 @@ class TrainingPosition:
         """The position, as plain data."""
         counts = [counts_of(callback) for callback in self.callbacks]
         where = {"epoch": self.epoch, "batch": self.batch, "steps_per_epoch": self.steps_per_epoch}
-        return {**where, "input": self.steps.position(), "callbacks": counts}
+        stopped = self.model is not None and bool(self.model.stop_training)
+        validation = None if self.validation is None else self.validation.position()
+        return {**where, "stopped": stopped, "input": self.steps.position(), "validation": validation, "callbacks": counts}
 
     def load_state_dict(self, state: SavedState) -> None:
         """Go to a saved position; callbacks get their counts when all of them have begun.
@@ -88,6 +116,7 @@ class TrainingPosition:
         try:
             found = cast("StateDict", state)
             epoch, batch, position, counts = int(found["epoch"]), int(found["batch"]), found["input"], list(found["callbacks"])
+            stopped, validation = bool(found.get("stopped")), found.get("validation")  # older backups have neither
             steps = None if found.get("steps_per_epoch") is None else int(found["steps_per_epoch"])
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidArgumentError(f"not a saved position of a training: {state!r}; expected that of a backup") from error
@@ -98,6 +127,11 @@ class TrainingPosition:
             )
         if position is not None:
             self.steps.go_to(position)
+        if validation is not None and self.validation is not None:
+            self.validation.go_to(validation)  # after the input, which may have a shuffle in common with it
+        if self.model is not None:
+            self.model.stop_training = stopped and bool(batch)
+        self.is_over = stopped and not batch and epoch > self.epoch
         self.epoch, self.batch, self._counts = epoch, batch, counts
 
     def begin(self) -> None:

@@ -93,7 +93,7 @@ class ReplicaSteps:
             raise InvalidArgumentError("steps_per_epoch is missing, and the dataset of a worker has no end. Pass steps_per_epoch=.")
         if not done and self._begins_again(steps):
             self.iterator = self._fresh()
-        while steps is None or done < steps:
+        while (steps is None or done < steps) and not (done and self.model.stop_training):  # at least one batch, as in Keras
             count = self.per_execution if steps is None else min(self.per_execution, steps - done)
             if not self.iterator.has_next():
                 if steps is not None:
@@ -106,8 +106,6 @@ class ReplicaSteps:
                 self._logs.outcome = self.strategy.step(self.step, (self.iterator,), {})
                 done += 1
             hooks.call.on_train_batch_end(done - 1, self.logs() if hooks.reads_train_logs else {})
-            if self.model.stop_training:  # an epoch has one batch at least, as in Keras
-                return
 
     def has_next(self) -> bool:
         """Whether there is another batch; reads it, if it was not read yet."""

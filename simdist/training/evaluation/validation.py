@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
+from simdist.data.next_pass import next_pass, set_next_pass
+from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
 from simdist.training.arguments import require_inherited, require_numbers
 from simdist.training.evaluation.evaluate import tested
@@ -62,6 +64,19 @@ class Validation:
         with self.source.epoch(reset=True):
             values = tested(self.model, self.source, self.steps, hooks, verbose=0, alone=False)
         return {f"val_{name}": value for name, value in values.items()}
+
+    def position(self) -> Position | None:
+        """Where the next evaluation begins to read; None where there are no data."""
+        return None if self.source is None else next_pass(self.source.dataset)
+
+    def go_to(self, position: Position) -> None:
+        """Let the next evaluation read what it would read there.
+
+        Raises:
+            InvalidArgumentError: the position is that of other data.
+        """
+        if self.source is not None:
+            set_next_pass(self.source.dataset, position)
 
 
 def _checked_frequency(frequency: int | Sequence[int]) -> int | Sequence[int]:
