@@ -24,6 +24,7 @@ from simdist.checkpoint.status import RestoreStatus
 from simdist.checkpoint.writing import Writing
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.tracing import active_tracer
+from simdist.runtime.launched_main import LaunchedMain, launched_main
 
 __all__ = ["Checkpoint", "PathLike"]
 
@@ -74,6 +75,7 @@ class Checkpoint(Nest):
         Objects.of(self.objects)
         self.save_counter = 0
         self._writing: Writing | None = None
+        self._main: LaunchedMain | None = None  # the one whose end waits for what is being written
         self._restores: list[Restoring] = []  # whose values wait for variables or objects, the latest first
 
     def __getattr__(self, name: str) -> Any:
@@ -211,9 +213,17 @@ class Checkpoint(Nest):
         writing = self._begin(found, path, number, mains, options, saved)
         if options.enable_async:
             self._writing = writing
+            self._wait_at_the_end()
         else:
             writing.wait()
         return str(path)
+
+    def _wait_at_the_end(self) -> None:
+        """Let a launched main end with what it is writing; at the end of other programs their cluster warns."""
+        main = launched_main.get()
+        if main is not None and main is not self._main:
+            self._main = main
+            main.last_calls.append(self.sync)
 
     def _begin(
         self, found: Saved, path: Path, number: int, mains: Mains, options: CheckpointOptions, saved: Callable[[], object]

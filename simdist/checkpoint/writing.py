@@ -56,6 +56,8 @@ class Writing:
             saved()
             return
         self._over = engine.promise()
+        self._process = engine.process(task)
+        engine.unfinished.append(self)
         by_owner = options.writers == "owners"
         writers = {owner: {owner: size} for owner, size in parts.items()} if by_owner else {task: parts}
         self._left = len(writers)
@@ -83,8 +85,24 @@ class Writing:
         """
         if self._over is not None:
             self._over.wait(f"the checkpoint {self.path.name} to be written")
+            self._is_known()
         if self.error is not None:
             raise self.error
+
+    def lost(self) -> str | None:
+        """See `Unfinished`: what the program does not know if it ends now. One that has crashed has lost it by that."""
+        if not self._process.alive:
+            return None
+        why = "the cluster is closed before that" if self.error is None else f"{type(self.error).__name__}: {self.error}"
+        return (
+            f"The checkpoint {str(self.path)!r} was to be written beside the program, and is lost: {why}. Call sync() of its Checkpoint or "
+            "CheckpointManager before the program ends, which waits and raises such an error."
+        )
+
+    def _is_known(self) -> None:
+        """It is written, or somebody has waited for it and gets its error."""
+        if self.engine is not None and self in self.engine.unfinished:
+            self.engine.unfinished.remove(self)
 
     def _ended(self, error: BaseException | None) -> None:
         assert self._over is not None
@@ -98,6 +116,7 @@ class Writing:
             try:
                 self.unfinished.finish()
                 self.saved()
+                self._is_known()
             except Exception as failed:
                 self.error = failed
         elif not self.path.exists():

@@ -27,6 +27,7 @@ from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member, Process, ReplicaGroup
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.storage import TaskDisk
+from simdist.runtime.unfinished import Unfinished
 from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.trace import Trace
@@ -136,9 +137,11 @@ class Engine(Protocol):
         chief: the name of the task that the notebook runs on.
         task_names: of all tasks, the chief first.
         versions: the values of all variables.
+        unfinished: what was begun beside the program, and is not over, or has failed and nobody has asked.
     """
 
     seed: int
+    unfinished: list[Unfinished]
     network: Network
     trace: Trace
     numerics: str

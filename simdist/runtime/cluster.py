@@ -26,6 +26,7 @@ from simdist.runtime.launched_main import launched_main
 from simdist.runtime.simulated.effects import SimulatedEffects
 from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.simulated.world import World
+from simdist.runtime.unfinished import warn_of_unfinished
 from simdist.runtime.work import LaunchedRun, running_closure
 from simdist.trace import Trace
 
@@ -258,7 +259,7 @@ class Cluster:
         return {"TF_CONFIG": json.dumps(config)}
 
     def close(self) -> None:
-        """End all tasks; warn of faults that never fired.
+        """End all tasks; warn of faults that never fired, and of checkpoints that are not written yet.
 
         Raises:
             FailedPreconditionError: the caller runs on one of these tasks.
@@ -267,6 +268,7 @@ class Cluster:
             return
         self._require_outside()
         self._closed = True
+        warn_of_unfinished(self.engine.unfinished)
         self.engine.close()
         self._directories.close()
         if self._faults is not None:

@@ -20,6 +20,7 @@ class LaunchedMain:
         task: the name of its task.
         returned: what the mains have returned that were launched together and have ended, by task.
         serve: waits for work from other tasks until all mains have ended that do something else, and then ends this main.
+        last_calls: made when the main has returned, in this order, as a part of it: it waits for what it has begun.
         endings: called when it ends, in this order, with its error or None; a crash of its process calls none of them.
     """
 
@@ -27,6 +28,7 @@ class LaunchedMain:
     task: str
     returned: Mapping[str, object]
     serve: Callable[[], NoReturn]
+    last_calls: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
     endings: list[Callable[[BaseException | None], None]] = field(default_factory=list[Callable[[BaseException | None], None]])
 
 

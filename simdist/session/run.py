@@ -192,6 +192,8 @@ class ProgramRun:
     def close(self) -> None:
         """End the program where it is, and close its cluster."""
         self._goal = None
+        if not self.is_over:
+            self.cluster.engine.unfinished.clear()  # the program has not ended: it is taken away in the middle
         if self._greenlet:
             self._switch(lambda: self._greenlet.throw(Ended))
         self.clock.pauses, self.state = None, "closed"

@@ -21,6 +21,7 @@ from simdist.runtime.interpreter import Step
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RowShard, RunKernel
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.state import GroupStates
+from simdist.runtime.unfinished import Unfinished
 from simdist.trace import Trace
 
 __all__ = ["OneTask", "InProcessDriver", "Shared", "TaskHere", "raise_error"]
@@ -47,6 +48,7 @@ class InProcessDriver:
         self.seed = seed
         self.chief = chief
         self.trace = Trace(seed=seed)
+        self.unfinished: list[Unfinished] = []
         self._thread = get_ident()
         self._is_closed = False
 

@@ -28,6 +28,7 @@ from simdist.runtime.simulated.traffic import traffic_of
 from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
+from simdist.runtime.unfinished import Unfinished
 from simdist.runtime.work import Returned
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.simulation.endless import waits_of
@@ -66,6 +67,7 @@ class SimulatedEngine:
         self.trace = world.trace
         self.numerics = numerics
         self.versions = world.states
+        self.unfinished: list[Unfinished] = []
         self.chief = world.chief.name
 
     @property

@@ -112,10 +112,16 @@ class SimulatedRun:
         launched_main.set(main, context)
         start_own_default(context)
         self._started.add(task.name)
-        fiber = self.world.start(task, self.main, context=context)
+        fiber = self.world.start(task, lambda: self._run(main), context=context)
         fiber.is_daemon = task.name not in self._awaited
         process = task.process
         fiber.finished.then(lambda _: self._ended(task, fiber, process, main))
+
+    def _run(self, main: LaunchedMain) -> object:
+        result = self.main()
+        for call in main.last_calls:
+            call()
+        return result
 
     def _ended(self, task: Task, fiber: Fiber, process: Incarnation, main: LaunchedMain) -> None:
         error = None if fiber.killed else _as_error(task, fiber.error)
