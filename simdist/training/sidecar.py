@@ -128,6 +128,7 @@ class SidecarEvaluator:
         A file that vanishes, or cannot be read, is passed over with a warning.
 
         Raises:
+            InvalidArgumentError: a checkpoint lacks weights of the model.
             DeadlineExceededError: there was no new file for `timeout_s`.
         """
         waited_s = 0.0
@@ -174,9 +175,24 @@ class SidecarEvaluator:
         if not path.exists():
             raise FileNotFoundError("it has vanished")
         if path.is_dir():
-            Checkpoint(model=self.model).restore(path).expect_partial().assert_nontrivial_match()
+            status = Checkpoint(model=self.model).restore(path).expect_partial().assert_nontrivial_match()
+            _require_weights(path, status.missing, status.waiting)
         else:
             self.model.load_weights(path)
+
+
+def _require_weights(path: Path, *paths: Sequence[str]) -> None:
+    """Refuse a checkpoint without all weights of the model; its metrics and its optimizer count for nothing here.
+
+    Raises:
+        InvalidArgumentError: it is of another model.
+    """
+    missing = [name for names in paths for name in names if name.startswith("model/layers")]
+    if missing:
+        raise InvalidArgumentError(
+            f"The checkpoint {str(path)!r} is of another model than the one that SidecarEvaluator evaluates: it has nothing for "
+            f"{', '.join(missing[:8])}. Make the model as the training makes it, or give each training a directory of its own."
+        )
 
 
 def _numbers(path: Path) -> tuple[list[int], str]:

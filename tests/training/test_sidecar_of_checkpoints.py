@@ -9,6 +9,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
+from simdist.errors import InvalidArgumentError
 
 X = np.linspace(0.0, 1.0, 32, dtype="float32")[:, None]
 DATA = sd.Dataset.from_tensor_slices((X, X)).batch(8)
@@ -57,4 +58,14 @@ def test_a_checkpoint_without_a_model_is_no_match() -> None:
         with sd.OneDeviceStrategy().scope():
             model = build()
         with pytest.raises(AssertionError, match="nothing that this program has"):
+            sd.SidecarEvaluator(model, DATA, directory, max_evaluations=1).start()
+
+
+def test_a_checkpoint_without_some_of_the_layers_is_of_another_model() -> None:
+    with sd.Cluster({"worker": 1, "evaluator": 1}) as cluster, sd.OneDeviceStrategy().scope():
+        directory = cluster.directory("saved")
+        sd.Checkpoint(model=build()).save(directory + "/ckpt")
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        with pytest.raises(InvalidArgumentError, match=r"of another model .* nothing for model/layers/dense_1"):
             sd.SidecarEvaluator(model, DATA, directory, max_evaluations=1).start()
