@@ -128,8 +128,8 @@ class PreemptionCheckpointHandler:
             )
         self.manager = _manager_of(checkpoint_or_checkpoint_manager, checkpoint_dir)
         self.config = TerminationConfig() if termination_config is None else termination_config
-        self._calls = _Calls()
-        self.manager.checkpoint.objects.setdefault("preemption_calls", self._calls)
+        # A handler that is made again, as in a cell that is run twice, counts where the one before it does.
+        self._calls = _calls_of(self.manager.checkpoint)
         self._notices = Notices(Mains(Objects.of(self.manager.checkpoint.objects).strategies))
         self._asked_s = -POLL_S
         self._noticed_s: float | None = None  # by the user's function
@@ -208,6 +208,21 @@ class PreemptionCheckpointHandler:
             self.config.exit_fn()
         else:
             sys.exit(EXIT_STATUS)
+
+
+def _calls_of(checkpoint: Checkpoint) -> _Calls:
+    """The count that a checkpoint saves.
+
+    Raises:
+        InvalidArgumentError: it saves something else under this name.
+    """
+    calls = checkpoint.objects.setdefault("preemption_calls", _Calls())
+    if not isinstance(calls, _Calls):
+        raise InvalidArgumentError(
+            f"The checkpoint has an object 'preemption_calls', a {type(calls).__name__}, and PreemptionCheckpointHandler saves its count "
+            "of calls under this name. Give the object another name."
+        )
+    return calls
 
 
 def _manager_of(saved: object, directory: str | os.PathLike[str] | None) -> CheckpointManager:

@@ -13,7 +13,7 @@ import simdist as sd
 def program(cluster: sd.Cluster) -> list[float]:
     drawn = list[float]()
     for _ in range(4):
-        drawn += [random.random(), float(np.random.rand())]
+        drawn += [random.random(), float(np.random.rand())]  # noqa: NPY002
         sd.sleep(1.0, cluster)
     return drawn
 
@@ -27,7 +27,7 @@ def test_a_fork_and_a_rewound_session_draw_what_the_first_run_has_drawn() -> Non
     session.advance()
     expected = session.result
     fork = session.fork(1.5)
-    np.random.rand(3)  # of this process
+    np.random.rand(3)  # noqa: NPY002 (of this process)
     fork.advance()
     session.rewind(2.5)
     session.advance()
@@ -40,27 +40,27 @@ def test_a_fork_and_a_rewound_session_draw_what_the_first_run_has_drawn() -> Non
 
 def test_the_generators_of_this_process_stay_as_they_are() -> None:
     random.seed(1)
-    np.random.seed(1)
-    expected = [random.random(), float(np.random.rand())]
+    np.random.seed(1)  # noqa: NPY002
+    expected = [random.random(), float(np.random.rand())]  # noqa: NPY002
     random.seed(1)
-    np.random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
     session = session_of()
     session.advance(until=1.5)
     session.advance()
-    assert [random.random(), float(np.random.rand())] == expected
+    assert [random.random(), float(np.random.rand())] == expected  # noqa: NPY002
 
 
 def test_a_program_that_seeds_them_has_the_numbers_of_numpy_and_of_python() -> None:
     def seeded(cluster: sd.Cluster) -> list[float]:
-        np.random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
         random.seed(0)
         sd.sleep(1.0, cluster)
-        return [*np.random.rand(3).tolist(), float(np.random.standard_normal()), int(np.random.randint(1000)), random.random()]
+        found = [*np.random.rand(3), np.random.standard_normal(), np.random.randint(1000)]  # noqa: NPY002
+        return [*map(float, found), random.random()]
 
     session = session_of(seeded)
     session.advance(until=0.5)
-    np.random.seed(7)
+    np.random.seed(7)  # noqa: NPY002
     session.advance()
     numbers = np.random.RandomState(0)
-    alone = [*numbers.rand(3).tolist(), float(numbers.standard_normal()), int(numbers.randint(1000)), random.Random(0).random()]
-    assert session.result == alone
+    assert session.result == [*numbers.rand(3), numbers.standard_normal(), numbers.randint(1000), random.Random(0).random()]
