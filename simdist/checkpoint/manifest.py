@@ -170,8 +170,12 @@ def _is_count(value: object) -> bool:
 
 
 def _is_rules(value: object) -> bool:
-    rules = cast("list[list[object]]", value)
-    return isinstance(value, list) and all(isinstance(rule, list) and all(isinstance(one, str) for one in rule) for rule in rules)
+    rules = cast("list[object]", value)
+    return isinstance(value, list) and all(isinstance(rule, list) and all(isinstance(one, str) for one in _items(rule)) for rule in rules)
+
+
+def _items(of_list: object) -> list[object]:
+    return cast("list[object]", of_list)
 
 
 def _require(holds: bool) -> None:

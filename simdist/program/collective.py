@@ -55,6 +55,7 @@ class GradientOptions(Protocol):
     Attributes:
         local: whether gradients are not added at all, because each replica takes steps of its own.
         gathers_rows: whether the gradient of a table may travel as rows.
+        tables_apart: whether each table of which rows are looked up has a collective of its own.
         reads_rows: whether replicas read rows of tables together, too.
     """
 
@@ -62,6 +63,8 @@ class GradientOptions(Protocol):
     def local(self) -> bool: ...
     @property
     def gathers_rows(self) -> bool: ...
+    @property
+    def tables_apart(self) -> bool: ...
     @property
     def reads_rows(self) -> bool: ...
     def fallback(self) -> GradientOptions | None:

@@ -66,6 +66,7 @@ class Tracer:
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
         has_duration: whether the user has declared how long the step computes.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
+        whole_tables: variables of which rows are looked up, though their gradients never travel as rows.
         lookup_counts: how many rows of a variable were looked up since its gradients were last added.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
@@ -92,6 +93,7 @@ class Tracer:
         self.seeds: dict[Reference, jax.Array] = {}
         self._sums: dict[int, tuple[Reference, jax.Array, ArrayLike]] = {}  # by identity: what was made by adding to a variable
         self.tables: dict[Reference, int] = {}  # variables of which rows are looked up
+        self.whole_tables: set[Reference] = set()
         self.lookup_counts: dict[Reference, int] = {}
         self._rank = rank
         self.num_replicas = num_replicas

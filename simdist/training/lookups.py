@@ -15,7 +15,7 @@ from keras.src.backend.common import stateless_scope
 
 from simdist.program.tracing import active_tracer
 from simdist.training.adoption import AdoptedVariable, StepScope
-from simdist.variables.embedding import follows_lookups, traced_lookup
+from simdist.variables.embedding import follows_lookups, note_whole_table, traced_lookup
 
 __all__ = ["install"]
 
@@ -34,7 +34,10 @@ def _looking_up(take: Callable[..., Any]) -> Callable[..., Any]:
             return take(x, indices, axis=axis)
         own, ids, scope = x.simdist_variable, jnp.asarray(indices), stateless_scope.get_stateless_scope()
         stands_in = scope is not None and not isinstance(scope, StepScope)
-        if stands_in or not follows_lookups(tracer, own) or not jnp.issubdtype(ids.dtype, jnp.integer):
+        if stands_in or not jnp.issubdtype(ids.dtype, jnp.integer):
+            return take(x, indices, axis=axis)
+        if not follows_lookups(tracer, own):
+            note_whole_table(tracer, own)
             return take(x, indices, axis=axis)
         return x.autocast(traced_lookup(tracer, own, ids))
 

@@ -108,12 +108,22 @@ def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array, padded: bool 
     """The rows of a table at this point of a step; where ids are padded, zeros for those below 0."""
     value = table.traced_value(tracer)
     if not follows_lookups(tracer, table) or (padded and tracer.num_replicas > 1 and not table.moves_rows):
+        note_whole_table(tracer, table)
         return plain_lookup(value, ids, padded)
     if not ids.ndim:  # a number that stands in the step is no variable of its jaxpr; a list of it is
         return traced_lookup(tracer, table, jnp.reshape(ids, (1,)), padded)[0]
     own = table.ref()
     tracer.lookup_counts[own] = tracer.lookup_counts.get(own, 0) + ids.size
     return lookup(value, ids, tracer.tables.setdefault(own, len(tracer.tables)), padded)
+
+
+def note_whole_table(tracer: Tracer, table: Variable) -> None:
+    """Note a lookup that is not followed, where the strategy would follow none: it has one replica, or takes dense gradients."""
+    options = tracer.options
+    # Launched mains that fall back on dense gradients for one step have their tables apart.
+    is_dense = options is not None and not options.gathers_rows and not options.tables_apart
+    if not table.moves_rows and (tracer.num_replicas == 1 or is_dense):
+        tracer.whole_tables.add(table.ref())
 
 
 def follows_lookups(tracer: Tracer, table: Variable) -> bool:

@@ -33,6 +33,7 @@ from simdist.variables.keras_objects import (
 )
 from simdist.variables.loss_scaling import unscaled
 from simdist.variables.optimizer_rule import OptimizerRule
+from simdist.variables.row_rule import warn_of_whole_tables
 from simdist.variables.variable import Variable
 
 __all__ = ["Optimizer", "as_variable", "renew_rules"]
@@ -45,8 +46,10 @@ class Optimizer:
         optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like.
         lazy_rows: of a table of which a step reads rows (`sd.embedding_lookup`), or whose gradients travel as rows between replicas, change
             only the rows that have a gradient; the slots of others stand still meanwhile, as with Keras on TensorFlow. All rows change
-            where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Default False: the
-            numbers are those of a dense gradient. It makes a difference for rules whose slots decay (momentum, RMSprop, Adam).
+            where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients never
+            travel as rows it has no effect, and warns: with one replica (`OneDeviceStrategy`, `MirroredStrategy` with one device), under
+            `CentralStorageStrategy`, and with compression. Default False: the numbers are those of a dense gradient. It makes a
+            difference for rules whose slots decay (momentum, RMSprop, Adam).
 
     Raises:
         InvalidArgumentError: a Keras `MultiOptimizer`.
@@ -73,6 +76,7 @@ class Optimizer:
             )
         self.wrapped = optimizer
         self.lazy_rows = flag(lazy_rows, "lazy_rows")
+        self._has_warned = False
         self._compressed: dict[Compressor, CompressedSum] = {}
         # A Keras optimizer has one set of slots and one count of steps, for all callers.
         self._rules: list[OptimizerRule] = optimizer.__dict__.setdefault("_simdist_rules", []) if is_keras_optimizer(optimizer) else []
@@ -124,6 +128,8 @@ class Optimizer:
         gradients = [_checked(gradient, variable) for gradient, variable in pairs]
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
             gradients = self._summed(tracer, gradients, variables)
+        if self.lazy_rows and not self._has_warned:
+            self._has_warned = warn_of_whole_tables([variable.name for variable in variables if variable.ref() in tracer.whole_tables])
         if variables:
             tracer.update(self._rule(state_of), variables, self._clipped(gradients, variables[0]))
 

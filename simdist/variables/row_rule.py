@@ -32,6 +32,7 @@ __all__ = [
     "has_state_of_unknown_tables",
     "leaves_rows_alone",
     "warn_of_dense_updates",
+    "warn_of_whole_tables",
 ]
 
 # From so many bytes of a table on its server, an update of all of it is worth a warning.
@@ -182,6 +183,19 @@ def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tabl
         results = known_results(closed, [*[None] * (len(avals) + len(state)), *gradients])
     kept = [*tables, *[len(avals) + number for number, spec in enumerate(state) if spec.shape in shapes]]
     return all(results[number] == UnchangedInput(number, closed.in_avals[number].dtype.name) for number in kept)
+
+
+def warn_of_whole_tables(names: Sequence[str]) -> bool:
+    """Say for which tables lazy_rows=True has no effect, and whether there are any."""
+    if names:
+        warnings.warn(
+            f"lazy_rows=True has no effect on {', '.join(names)} here: gradients do not travel as rows with one replica, under "
+            "CentralStorageStrategy and with compression, so each update changes all rows, as without lazy_rows. Leave it out, or train "
+            "with several replicas or parameter servers.",
+            DenseUpdateWarning,
+            stacklevel=3,
+        )
+    return bool(names)
 
 
 def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:

@@ -1,0 +1,57 @@
+"""`lazy_rows=True` says where gradients never travel as rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+from simdist.errors import DenseUpdateWarning
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "one device": sd.OneDeviceStrategy,
+    "central, one device": lambda: sd.CentralStorageStrategy(["gpu:0"]),
+    "central, two devices": lambda: sd.CentralStorageStrategy(["gpu:0", "gpu:1"]),
+    "mirrored, one device": lambda: sd.MirroredStrategy(1),
+    "mirrored, two devices": lambda: sd.MirroredStrategy(2),
+}
+
+
+def trained(strategy: Any, looks_up: bool = True) -> np.ndarray:
+    """A table of ones, after two steps with momentum that look up other rows."""
+    with strategy.scope():
+        table = sd.Variable(np.ones((1000, 4), np.float32), name="table")
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.1, momentum=0.9), lazy_rows=True)
+
+    def replica(ids: Any) -> None:
+        rows: Any = (lambda: sd.embedding_lookup(table, ids)) if looks_up else (lambda: table.value)
+        _, (gradient,) = sd.value_and_grad(lambda: rows().sum(), [table])()
+        optimizer.apply_gradients([(gradient, table)])
+
+    step = sd.function(lambda ids: strategy.run(replica, args=(ids,)))
+    step(np.array([1, 2]))
+    step(np.array([3, 4]))
+    return table.numpy()
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_where_rows_do_not_stay_it_says_so_once(name: str) -> None:
+    strategy = STRATEGIES[name]()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        table = trained(strategy)
+    stays = bool(np.isclose(table[1, 0], 1.0 - 0.1 * strategy.num_replicas_in_sync))
+    assert stays == (name == "mirrored, two devices")
+    said = [warning for warning in found if warning.category is DenseUpdateWarning]
+    assert [str(warning.message).startswith("lazy_rows=True has no effect on table") for warning in said] == [True] * (not stays)
+
+
+def test_without_lookups_there_is_nothing_to_say() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DenseUpdateWarning)
+        trained(sd.OneDeviceStrategy(), looks_up=False)
