@@ -100,7 +100,7 @@ class Writing:
         )
 
     def _is_known(self) -> None:
-        """It is written, or somebody has waited for it and gets its error."""
+        """It is written, or a caller has waited for it and gets its error."""
         if self.engine is not None and self in self.engine.unfinished:
             self.engine.unfinished.remove(self)
 

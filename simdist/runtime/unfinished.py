@@ -10,7 +10,7 @@ __all__ = ["Unfinished", "warn_of_unfinished"]
 
 
 class Unfinished(Protocol):
-    """Work that was begun, and that somebody counts on."""
+    """Work that was begun, and that a program counts on."""
 
     def lost(self) -> str | None:
         """What would be lost if the cluster ended now, and what to do against it; None: nothing."""
