@@ -41,8 +41,8 @@ class Objects:
     Attributes:
         parts: each thing once, by its first path, in the order of the objects.
         aliases: other paths of the same things, by these.
-        derived: what renews the values that objects have made of their variables, by their paths.
         unbuilt: objects whose variables do not exist yet, or not all, with their paths.
+        derived: what renews the values that objects have made of their variables, by their paths.
         optimizers: of Optax, by their paths.
     """
 
