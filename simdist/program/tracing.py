@@ -27,6 +27,7 @@ from simdist.program.jaxprs import constants_in, frozen
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
 from simdist.program.operations import Reference, Rule, VariableHandle
+from simdist.program.overlay import Overlay
 from simdist.program.scope import guarded
 from simdist.program.step_iterator import StepBatch
 from simdist.program.valued_trace import GivenValues, ValuedTrace, placeholder_of
@@ -184,6 +185,7 @@ class Tracer:
         """The value of a variable at this point of the step."""
         captures.read(self._outer)
         for overlay in reversed(self.overlays):
+            overlay.require_known(variable)
             replaced = variable.found_in(overlay.values, self.read)
             if replaced is not None:
                 return replaced
@@ -358,23 +360,6 @@ class Tracer:
         finally:
             self.overlays.pop()
             captures.changed()
-
-
-class Overlay:
-    """Values that replace those of variables, and the assignments that were held back."""
-
-    def __init__(self, values: dict[Reference, jax.Array]) -> None:
-        self.values = values
-        self.reads: list[VariableHandle] = []
-        self.writes: list[tuple[Rule, tuple[VariableHandle, ...], list[jax.Array]]] = []
-
-    def write(self, tracer: Tracer, rule: Rule, variables: Sequence[VariableHandle], operands: Sequence[jax.Array]) -> None:
-        self.writes.append((rule, tuple(variables), list(operands)))
-        for variable, operand in zip(variables, operands, strict=True):
-            if rule == "assign":
-                variable.put_into(self.values, operand)
-            elif rule == "add":
-                variable.put_into(self.values, tracer.read(variable) + operand)
 
 
 @contextmanager

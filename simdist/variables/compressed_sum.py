@@ -48,13 +48,21 @@ class CompressedSum:
         self.compressor = compressor
         self._states: dict[Reference, tuple[TreeStructure, list[Variable]]] = {}
 
-    def sums(self, tracer: Tracer, gradients: Sequence[jax.Array], variables: Sequence[Variable]) -> list[jax.Array]:
+    def keeps_rests(self, variables: Sequence[Variable]) -> bool:
+        """Whether replicas keep for later what they have not sent of these gradients."""
+        with jax.ensure_compile_time_eval():
+            return any(jax.tree_util.tree_leaves(self.compressor.initial_state(own.shape, own.dtype)) for own in variables)
+
+    def sums(
+        self, tracer: Tracer, gradients: Sequence[jax.Array], variables: Sequence[Variable], counts: jax.Array | None = None
+    ) -> list[jax.Array]:
         """The sums of the replicas' compressed gradients.
 
         Args:
             tracer: of the step.
             gradients: of this replica, one (p...) for each variable.
             variables: those of the gradients, of the same shapes (p...).
+            counts: whether the step counts, alike on all replicas: otherwise what they keep stays as it was. Default: it does.
 
         Returns:
             The sums over the r replicas, of the same shapes (p...).
@@ -70,7 +78,7 @@ class CompressedSum:
             sums, new_states = self._messages(tracer, list(gradients), states)
         for variable, state in zip(variables, new_states, strict=True):
             for own, value in zip(self._states[variable.ref()][1], jax.tree_util.tree_leaves(state), strict=True):
-                tracer.update("assign", [own], [value])
+                tracer.update("assign", [own], [value if counts is None else jax.numpy.where(counts, value, tracer.read(own))])
         return sums
 
     def _state(self, variable: Variable, tracer: Tracer) -> State:

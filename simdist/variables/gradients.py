@@ -30,7 +30,8 @@ def value_and_grad(
 
     Args:
         fn: returns a scalar, or with `has_aux` a pair (scalar, anything). It may read any variables. Its assignments to variables
-            (moving averages, metrics) become part of the step.
+            (moving averages, metrics) become part of the step. Where `fn` reads such a variable again, it sees what this replica has
+            assigned; replicas are combined after it.
         variables: `sd.Variable` or Keras variables, of shapes (p...); the gradients have their order and their shapes. One that stands
             there twice has its gradient twice.
         has_aux: whether `fn` returns a pair; default False.
@@ -42,7 +43,7 @@ def value_and_grad(
 
     Raises:
         FailedPreconditionError: called in a plain function that a coordinator has scheduled.
-        InvalidArgumentError: a variable beside one of its shards.
+        InvalidArgumentError: a variable beside one of its shards, or `fn` reads one that it has changed by an optimizer.
         TypeError: `fn` is no function, `variables` is a single one, or `has_aux` neither True nor False.
 
     Example:

@@ -4,6 +4,9 @@ Whether a step's gradients are finite is a matter of all of them, so the task th
 very scale that it multiplied the loss by, and where one gradient is not finite it makes all of them so. Each task that holds
 variables then sees from its own part what has been decided: it takes the step or skips it, and moves its scale as all others do.
 
+Where gradients travel under a compressor that keeps what it has not sent, the scale is taken off before: it may be another one when the
+rest is sent. Whether they are finite is asked of all replicas then, and where they are not nothing is sent, and nothing is kept.
+
 Source: Micikevicius et al., Mixed Precision Training, 2018, section 3.2.
 """
 
@@ -17,7 +20,7 @@ import jax.numpy as jnp
 from simdist.errors import FailedPreconditionError
 from simdist.variables.keras_objects import LossScaleOptimizer, clipped
 
-__all__ = ["Apply", "Flat", "Given", "scaled_apply", "unscaled"]
+__all__ = ["Apply", "Flat", "Given", "all_finite", "scaled_apply", "unscaled", "without_scale"]
 
 Flat = Sequence[jax.Array]
 Given = Sequence[jax.Array | None]
@@ -25,13 +28,33 @@ Given = Sequence[jax.Array | None]
 Apply = Callable[[Flat, Flat, Given], tuple[Flat, Flat]]
 
 
-def unscaled(optimizer: LossScaleOptimizer, gradients: Flat, clips_later: bool) -> list[jax.Array]:
+def unscaled(optimizer: LossScaleOptimizer, gradients: Flat, clips_later: bool, has_scale: bool = True) -> list[jax.Array]:
     """Gradients of a scaled loss, without the scale and clipped as the inner optimizer asks; all NaN where one is not finite.
 
     Args:
         optimizer: whose scale it was.
         gradients: p arrays, one for each variable.
         clips_later: whether they are clipped with the update, and not here.
+        has_scale: whether the scale is to be taken off; default True.
+
+    Raises:
+        FailedPreconditionError: the optimizer has no scale yet.
+    """
+    finite = all_finite(gradients)
+    if has_scale:
+        gradients = without_scale(optimizer, gradients)
+    if not clips_later:
+        gradients = clipped(optimizer.inner_optimizer, list(gradients))
+    return [jnp.where(finite, gradient, jnp.nan) for gradient in gradients]
+
+
+def all_finite(gradients: Flat) -> jax.Array:
+    """Whether all numbers of some gradients are finite."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients]))
+
+
+def without_scale(optimizer: LossScaleOptimizer, gradients: Flat) -> list[jax.Array]:
+    """Gradients of a loss, of those of the scaled loss.
 
     Raises:
         FailedPreconditionError: the optimizer has no scale yet.
@@ -41,12 +64,8 @@ def unscaled(optimizer: LossScaleOptimizer, gradients: Flat, clips_later: bool) 
             "A LossScaleOptimizer needs its scale before the first step. Call sd.Optimizer(optimizer).build(model.trainable_variables) "
             "outside of the step; model.fit does so by itself."
         )
-    inner, scale = optimizer.inner_optimizer, optimizer.dynamic_scale.value
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients]))
-    gradients = [gradient / scale for gradient in gradients]
-    if not clips_later:
-        gradients = clipped(inner, gradients)
-    return [jnp.where(finite, gradient, jnp.nan) for gradient in gradients]
+    scale = optimizer.dynamic_scale.value
+    return [gradient / scale for gradient in gradients]
 
 
 def scaled_apply(copy: LossScaleOptimizer) -> Apply:

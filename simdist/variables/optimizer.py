@@ -31,7 +31,7 @@ from simdist.variables.keras_objects import (
     is_scaling,
     trained_variables,
 )
-from simdist.variables.loss_scaling import unscaled
+from simdist.variables.loss_scaling import all_finite, unscaled, without_scale
 from simdist.variables.optimizer_rule import OptimizerRule
 from simdist.variables.row_rule import warn_of_whole_tables
 from simdist.variables.variable import Variable
@@ -127,11 +127,13 @@ class Optimizer:
         state_of = [variable for _, variable in everything] if is_keras_optimizer(self.wrapped) else variables
         gradients = [_checked(gradient, variable) for gradient, variable in pairs]
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
-            gradients = self._summed(tracer, gradients, variables)
+            gradients, has_scale = self._summed(tracer, gradients, variables)
+        else:
+            has_scale = True
         if self.lazy_rows and not self._has_warned:
             self._has_warned = warn_of_whole_tables([variable.name for variable in variables if variable.ref() in tracer.whole_tables])
         if variables:
-            tracer.update(self._rule(state_of), variables, self._clipped(gradients, variables[0]))
+            tracer.update(self._rule(state_of), variables, self._clipped(gradients, variables[0], has_scale))
 
     def _rule(self, variables: Sequence[Variable]) -> OptimizerRule:
         """The rule for these variables: of a Keras optimizer the only one, for all that it was built with.
@@ -150,23 +152,31 @@ class Optimizer:
         self._rules.append(OptimizerRule(self.wrapped, variables, self.lazy_rows, holder))
         return self._rules[-1]
 
-    def _summed(self, tracer: Tracer, gradients: list[jax.Array], variables: list[Variable]) -> list[jax.Array]:
+    def _summed(self, tracer: Tracer, gradients: list[jax.Array], variables: list[Variable]) -> tuple[list[jax.Array], bool]:
+        """The sums over the replicas, and whether those of a scaled loss have its scale yet."""
         policy = policy_of(tracer)
         compression = policy.compression
         if compression is None or policy.local:
-            return summed_over_replicas(tracer, gradients, variables)
+            return summed_over_replicas(tracer, gradients, variables), True
         if compression not in self._compressed:
             self._compressed[compression] = CompressedSum(compression)
-        return self._compressed[compression].sums(tracer, gradients, variables)
+        compressed = self._compressed[compression]
+        if is_keras_optimizer(self.wrapped) and is_scaling(self.wrapped) and compressed.keeps_rests(variables):
+            gradients = without_scale(self.wrapped, gradients)
+            (overflows,) = tracer.collective("all_reduce", [1.0 - all_finite(gradients)], label="finite")
+            finite = overflows == 0
+            sums = compressed.sums(tracer, [jnp.where(finite, own, 0) for own in gradients], variables, finite)
+            return [jnp.where(finite, total, jnp.nan) for total in sums], False
+        return compressed.sums(tracer, gradients, variables), True
 
-    def _clipped(self, gradients: list[jax.Array], variable: Variable) -> list[jax.Array]:
+    def _clipped(self, gradients: list[jax.Array], variable: Variable, has_scale: bool) -> list[jax.Array]:
         """The gradients, unscaled and clipped; those that are accumulated, or averaged over workers, are clipped when they are complete."""
         optimizer = self.wrapped
         if not is_keras_optimizer(optimizer):
             return gradients
         clips_later = clips_with_update(optimizer, variable)
         if is_scaling(optimizer):
-            return unscaled(optimizer, gradients, clips_later)
+            return unscaled(optimizer, gradients, clips_later, has_scale)
         scale = optimizer.loss_scale_factor
         if scale is not None:
             gradients = [gradient / scale for gradient in gradients]

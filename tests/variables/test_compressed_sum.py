@@ -11,7 +11,8 @@ import pytest
 
 import simdist as sd
 from replicas import rank
-from simdist.collectives.compression import Fp16, NoCompression, TopK
+from simdist import keras
+from simdist.collectives.compression import Fp16, NoCompression, OneBit, TopK
 from simdist.collectives.power_sgd import PowerSGD
 from simdist.errors import InvalidArgumentError
 
@@ -52,3 +53,54 @@ def test_what_is_no_compressor_is_refused() -> None:
     word: Any = "top-k"
     with pytest.raises(InvalidArgumentError, match="compression='top-k' is no compressor"):
         descended(word, (2,), 1)
+
+
+# -- scaled losses --------------------------------------------------------------------------------------------------------
+
+COMPRESSIONS = [TopK(0.5), OneBit(), PowerSGD(rank=1), Fp16()]
+
+
+def trained(compression: Any, steps: np.ndarray, initial_scale: float | None, growth_steps: int = 2) -> tuple[np.ndarray, float]:
+    """Weights after the gradients of some steps [steps, 2, 2, 2] of two replicas, and the scale at the end; None: without one."""
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sd.CommunicationOptions(compression=compression))
+    with strategy.scope():
+        v = sd.Variable(np.zeros((2, 2), np.float32))
+        inner: Any = keras.optimizers.SGD(1.0)
+        if initial_scale is not None:
+            inner = keras.optimizers.LossScaleOptimizer(inner, initial_scale=initial_scale, dynamic_growth_steps=growth_steps)
+        optimizer = sd.Optimizer(inner)
+        optimizer.build([v])
+
+    @sd.function
+    def step(gradients: Any) -> None:
+        def replica() -> None:
+            _, found = sd.value_and_grad(lambda: scaled((v.value * gradients[rank()]).sum()), [v])()
+            optimizer.apply_gradients(zip(found, [v], strict=True))
+
+        strategy.run(replica)
+
+    def scaled(loss: Any) -> Any:
+        return loss if initial_scale is None else inner.scale_loss(loss)
+
+    for gradients in steps:
+        step(gradients)
+    return v.numpy(), 0.0 if initial_scale is None else float(inner.dynamic_scale.numpy())
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS, ids=lambda one: type(one).__name__)
+def test_a_scale_that_grows_changes_no_number(compression: Any) -> None:
+    steps = np.random.default_rng(0).normal(size=(6, 2, 2, 2)).astype(np.float32)
+    expected, _ = trained(compression, steps, None)
+    found, scale = trained(compression, steps, 4.0)
+    assert scale == 32.0
+    np.testing.assert_allclose(found, expected, rtol=2e-3 if isinstance(compression, Fp16) else 1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS, ids=lambda one: type(one).__name__)
+def test_a_step_that_overflows_on_one_replica_is_left_out_and_nothing_of_it_is_kept(compression: Any) -> None:
+    steps = np.random.default_rng(1).normal(size=(5, 2, 2, 2)).astype(np.float32)
+    expected, _ = trained(compression, np.delete(steps, 2, axis=0), None)
+    steps[2, 1, 0, 1] = np.inf
+    found, scale = trained(compression, steps, 4.0, growth_steps=100)
+    assert scale == 2.0
+    np.testing.assert_allclose(found, expected, rtol=2e-3 if isinstance(compression, Fp16) else 1e-5, atol=1e-5)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
 from simdist import keras
-from simdist.errors import FailedPreconditionError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
 
 @pytest.mark.parametrize("values", [2.0, [1.0, 2.0]], ids=["scalar", "vector"])
@@ -93,3 +94,22 @@ def test_where_only_time_is_simulated_it_has_no_value() -> None:
         variable = sd.Variable(1.0)
     with pytest.raises(FailedPreconditionError, match='numerics="off"'):
         sd.value_and_grad(lambda: variable.value, [variable])()
+
+
+def test_what_an_optimizer_changes_inside_is_not_read_there() -> None:
+    strategy = sd.OneDeviceStrategy()
+    with strategy.scope():
+        w, u, optimizer = sd.Variable(1.0), sd.Variable(5.0), sd.Optimizer(optax.sgd(1.0))
+
+    def changed(then: Any) -> Any:
+        def loss() -> Any:
+            optimizer.apply_gradients([(np.float32(1.0), u)])
+            then()
+            return w.value * u.value
+
+        return strategy.run(sd.function(lambda: sd.value_and_grad(loss, [w])()[0]))
+
+    with pytest.raises(InvalidArgumentError, match=r"is read inside sd\.value_and_grad after apply_gradients has changed it"):
+        changed(lambda: None)
+    value: Any = changed(lambda: u.assign(3.0))
+    assert float(value) == 3.0
