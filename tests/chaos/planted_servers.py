@@ -129,7 +129,7 @@ def changes_that_are_not_safe_stay(patch: pytest.MonkeyPatch) -> None:
         return chain.held() if chain.has_copy else None
 
     def forget_all(chain: Chain) -> None:
-        chain.world.servers[chain.task.name]._seen.clear()
+        chain.world.servers[chain.task.name].remembered.clear()
 
     patch.setattr(Chain, "_saved", proud)
 

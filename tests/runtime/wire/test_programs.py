@@ -54,7 +54,8 @@ def digest(kernel: Kernel) -> str:
     return digest_of(encode_kernel(kernel))
 
 
-STAYS = ("options", "cells")  # how a collective is carried out, and accounts of what travels, are the driver's
+# How a collective is carried out, accounts of what travels, and what makes updates of rounds one, are the driver's.
+STAYS = ("options", "cells", "of_rule")
 
 
 def facts(value: Any) -> Any:
