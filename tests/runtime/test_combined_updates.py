@@ -30,8 +30,8 @@ class Linked:
             self.table, self.rule = sd.Variable(TABLE, name="table"), sd.Optimizer(keras.optimizers.SGD(1.0))
         self.strategy, self.coordinator = strategy, sd.ClusterCoordinator(strategy)
 
-    def update(self, lookup: Callable[[Any], Any], count: int) -> Apply:
-        """The change of the first shard by such a step."""
+    def update(self, lookup: Callable[[Any], Any], count: int, shard: int = 0) -> Apply:
+        """The change of a shard by such a step."""
 
         @sd.function
         def step(ids: Any) -> None:
@@ -42,10 +42,10 @@ class Linked:
         self.coordinator.join()
         linked = next(reversed([self.strategy.linked.get(key, lambda: pytest.fail("not there")) for key in list(self.strategy.linked)]))
         (update,) = [op for op in linked.operations if isinstance(op, ApplyAll)]
-        return update.parts[0]
+        return update.parts[shard]
 
-    def by_rows(self, count: int) -> Apply:
-        return self.update(lambda ids: sd.embedding_lookup(self.table, ids), count)
+    def by_rows(self, count: int, shard: int = 0) -> Apply:
+        return self.update(lambda ids: sd.embedding_lookup(self.table, ids), count, shard)
 
     def whole(self) -> Apply:
         return self.update(lambda ids: jnp.take(self.table.value, ids, axis=0), 3)
@@ -111,6 +111,14 @@ def test_rows_of_other_shards_alone_change_nothing(linked: Linked) -> None:
     operands, (ids,) = made(one, [rows([5, 6], [1.0, 1.0], 2), rows([9], [1.0], 2)])
     assert ids.tolist() == [5, 5, 5, 5]
     assert np.array_equal(changed(one, operands), TABLE[:5])
+
+
+def test_rows_before_a_shard_are_not_those_of_its_beginning(linked: Linked) -> None:
+    one = combined([linked.by_rows(3, shard=1), linked.by_rows(2, shard=1)])
+    operands, (ids,) = made(one, [rows([1, 5, 7], [8.0, 2.0, 4.0], 3), rows([0, 9], [8.0, 6.0], 2)])
+    assert ids.tolist() == [5, 7, 9, 10, 10]
+    assert isinstance(operands, RowOperands) and operands.bundles[0].arrays is not None
+    assert np.asarray(operands.bundles[0].arrays[0])[:3, 0].tolist() == [1.0, 2.0, 3.0]
 
 
 def test_a_table_among_rows_makes_the_average_a_table(linked: Linked) -> None:

@@ -120,8 +120,8 @@ class ServerLoop:
         names = ", ".join(cell.name for cell in self.states.groups[kept.update.group].cells if cell.kind == "parameter")
         return FailedPreconditionError(
             f"{self.task.name}: closures of round {kept.clock} have gradients for different variables among {names}, so they cannot be "
-            "averaged. Let all closures of a round give the optimizer gradients for the same variables (zeros where there are none), or "
-            "train with mode='async'."
+            "averaged; or they are for different optimizers. Let all closures of a round give one optimizer gradients for the same "
+            "variables (zeros where there are none), or train with mode='async'."
         )
 
     def _refuse(self, push: Pushing, part: ServerCall, why: str) -> None:
