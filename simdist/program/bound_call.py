@@ -31,9 +31,15 @@ ITERATOR = ("iterator",)
 
 @dataclass(frozen=True)
 class ReplicaLocalSpec:
-    """The mark of a replica-local argument, with the rows of all replicas together."""
+    """The mark of a replica-local argument.
+
+    Attributes:
+        global_rows: rows of all replicas together; None where they are something else, or not known.
+        is_uneven: whether the replicas that are driven here have values of different shapes.
+    """
 
     global_rows: int | None = None
+    is_uneven: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,8 +129,8 @@ def is_iterator(leaf: object) -> TypeGuard[StepIterator]:
 
 
 def _local_spec(leaf: object) -> ReplicaLocalSpec | None:
-    """Of an argument that each replica has for itself, of how many rows all of them are parts; None of any other."""
-    return ReplicaLocalSpec(leaf.global_rows) if isinstance(leaf, ReplicaArgument) else None
+    """Of an argument that each replica has for itself, what its values are together; None of any other."""
+    return ReplicaLocalSpec(leaf.global_rows, leaf.is_uneven) if isinstance(leaf, ReplicaArgument) else None
 
 
 def fits(program: Program, call: BoundCall) -> bool:

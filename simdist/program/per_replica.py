@@ -23,9 +23,14 @@ class ReplicaArgument:
 
     Attributes:
         global_rows: rows of the batch of which these are parts; None where they are something else.
+        is_uneven: whether its values have different shapes; False where they come only later.
     """
 
     global_rows: int | None = None
+
+    @property
+    def is_uneven(self) -> bool:
+        return False
 
 
 class PerReplica(ReplicaArgument):
@@ -52,6 +57,10 @@ class PerReplica(ReplicaArgument):
     @property
     def values(self) -> tuple[Tree, ...]:
         return self._values
+
+    @property
+    def is_uneven(self) -> bool:
+        return len({value.shape if has_dtype(value) else None for value in self.values}) > 1
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         raise self._refusal("used as an array")
@@ -98,6 +107,13 @@ class ReplicaLocal(PerReplica):
         leaves, structure = jax.tree_util.tree_flatten(self.local_value)
         parts = self.tracer.collective("all_gather", leaves)
         return tuple(jax.tree_util.tree_unflatten(structure, part) for part in parts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ReplicaLocal):  # it may hold a constant, and "not equal" would be taken for an answer
+            raise self._refusal("compared")
+        return self is other
+
+    __hash__ = PerReplica.__hash__
 
     def __repr__(self) -> str:
         return f"PerReplica(replica {self.tracer.rank} of {self.tracer.num_replicas}: {self.local_value!r})"
@@ -152,5 +168,4 @@ def spread(structure: Tree) -> Tree:
     assert tracer is not None
     if tracer.num_replicas == 1:
         return structure
-    # Where the step asked which replica it is, anything may differ among them.
     return jax.tree_util.tree_map(lambda leaf: ReplicaLocal(tracer, leaf) if has_dtype(leaf) or tracer.differs(leaf) else leaf, structure)

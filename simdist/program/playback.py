@@ -23,7 +23,7 @@ from simdist.program.collective import CollectiveOptions
 from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, ReadMarker, UpdateMarker
 from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.scope import guarded
-from simdist.program.tracing import Tracer, tracing_with
+from simdist.program.tracing import Tracer, captures, tracing_with
 from simdist.program.values import Aval
 
 __all__ = ["LaterValue", "Playback", "Source", "other_course"]
@@ -87,7 +87,7 @@ class Playback(Tracer):
     def __init__(self, traced: Tracer, values: dict[Source, jax.Array]) -> None:
         super().__init__(None, traced.replica_rank, traced.num_replicas, traced.known_operands, traced.options)
         self.shared, self.created_variables = traced.shared, traced.created_variables
-        self.global_rows, self.structures = traced.global_rows, traced.structures
+        self.global_rows, self.structures, self.is_uneven = traced.global_rows, traced.structures, traced.is_uneven
         self.updates: list[list[jax.Array]] = []
         self.combined: list[list[jax.Array]] = []
         self._values = values
@@ -96,7 +96,7 @@ class Playback(Tracer):
 
     def play(self, step: Callable[[], Sequence[Array]]) -> list[Array]:
         """Run `step`, which returns a flat list of arrays."""
-        with tracing_with(self), guarded():
+        with tracing_with(self), guarded(), captures.step():
             return list(step())
 
     # -- what steps do --------------------------------------------------------------------------------------------

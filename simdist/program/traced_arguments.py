@@ -55,4 +55,5 @@ def given(tracer: Tracer, value: Tree, local_spec: ReplicaLocalSpec | None) -> T
     if local_spec.global_rows is not None and is_array(value) and value.ndim:
         tracer.global_rows[value.shape[0]] = local_spec.global_rows
     tracer.is_rank_dependent = tracer.is_rank_dependent or not is_array(value)
+    tracer.is_uneven = tracer.is_uneven or local_spec.is_uneven
     return ReplicaLocal(tracer, value)

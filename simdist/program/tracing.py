@@ -64,6 +64,7 @@ class Tracer:
         collectives: those in which the replica takes part, in order.
         asked_rank: whether the step asked which replica it is.
         is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
+        is_uneven: whether other replicas have arguments of other shapes.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
         has_duration: whether the user has declared how long the step computes.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
@@ -101,7 +102,7 @@ class Tracer:
         self.known_operands = known_operands
         self.options = options
         self.collectives: list[Collective] = []
-        self.asked_rank = self.is_rank_dependent = False
+        self.asked_rank = self.is_rank_dependent = self.is_uneven = False
         self.in_replica = self.only_finite = self.has_duration = False
         self.global_rows: dict[int, int] = {}
         self.shared: Sequence[bool] = ()
@@ -271,8 +272,12 @@ class Tracer:
         return count * self.num_replicas
 
     def differs(self, constant: object) -> bool:
-        """Whether a constant that this replica hands to code across the replicas may have another value at another replica."""
-        if not self.is_rank_dependent:
+        """Whether a constant that this replica hands to code across the replicas may have another value at another replica.
+
+        It may where the step asked which replica it is, and where others have more or fewer rows: a number may be that of rows.
+        """
+        is_uneven = self.is_uneven or any(rows * self.num_replicas != all_rows for rows, all_rows in self.global_rows.items())
+        if not self.is_rank_dependent and not (is_uneven and isinstance(constant, (int, float))):
             return False
         number = len(self.reported_constants)
         self.reported_constants.append(constant)

@@ -43,7 +43,8 @@ def test_an_array_that_its_owner_changes_after_the_call_is_that_of_the_call() ->
 def test_a_value_of_each_replica_is_marked_with_the_rows_of_all() -> None:
     values = PerReplica([np.ones(2), np.ones(3)], global_rows=5)
     call = bound("step", (values, 1), {}, lambda leaf: leaf.values[1] if isinstance(leaf, PerReplica) else leaf)
-    assert call.local_specs == (ReplicaLocalSpec(5), None)
+    assert call.local_specs == (ReplicaLocalSpec(5, is_uneven=True), None)
+    assert bound("step", (PerReplica([np.ones(2), np.zeros(2)]),), {}).local_specs == (ReplicaLocalSpec(),)
     assert [array.shape for array in call.arrays] == [(3,)]
 
 

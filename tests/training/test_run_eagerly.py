@@ -318,3 +318,26 @@ def test_a_table_of_which_rows_are_read_twice_has_the_rows_of_both_reads() -> No
         model.compile(keras.optimizers.SGD(0.0), "mse", run_eagerly=True)
     model.set_weights([np.arange(60, dtype=np.float32)[:, None]])
     np.testing.assert_array_equal(model.predict(ids, batch_size=2, verbose=0), ids + (ids + 1) % 60)
+
+
+class Jitted(keras.layers.Layer):  # type: ignore[misc]
+    """Multiplies by a weight, in a function that JAX remembers."""
+
+    def build(self, input_shape: Any) -> None:
+        self.w = self.add_weight(shape=(), initializer="ones")
+        self.compiled = jax.jit(lambda x: x * self.w.value)
+
+    def call(self, x: Any) -> Any:
+        return self.compiled(x)
+
+
+def test_a_function_that_jax_remembers_reads_the_present_value() -> None:
+    ones, zeros = np.ones((8, 1), np.float32), np.zeros((8, 1), np.float32)
+    with sd.MirroredStrategy(1).scope():
+        model = keras.Sequential([keras.Input((1,)), Jitted()])
+        model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
+    assert model.evaluate(ones, zeros, verbose=0) == 1
+    model.layers[0].w.assign(3.0)
+    assert model.evaluate(ones, zeros, verbose=0) == 9
+    model.fit(ones, zeros, batch_size=4, verbose=0)
+    assert float(model.layers[0].w.value) == pytest.approx(3 * 0.8**2)
