@@ -189,7 +189,7 @@ def new_closure(
     """A closure with the arguments of this moment; arguments as of `Closure`.
 
     Raises:
-        InvalidArgumentError: there is a `RemoteValue` in the arguments.
+        InvalidArgumentError: there is a `RemoteValue` in the arguments, or a per-worker value of another strategy.
     """
     leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
     numbers: list[int] = []
@@ -197,6 +197,11 @@ def new_closure(
         if isinstance(leaf, RemoteValue):
             raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
         if isinstance(leaf, PerWorker):
+            if leaf.strategy not in (None, strategy):
+                raise InvalidArgumentError(
+                    f"A per-worker {leaf.name} of another strategy was passed to schedule: each worker would take the part of a worker of "
+                    "that cluster. Make it with this coordinator: coordinator.create_per_worker_dataset(...)."
+                )
             numbers.append(leaf.number)
     args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
     # The numbers, so that what is known of a call keeps no per-worker value alive.

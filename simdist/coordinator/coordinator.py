@@ -231,7 +231,7 @@ class ClusterCoordinator:
         flag(resume, "resume")
         if isinstance(source, (Dataset, DistributedFromFunction)) or callable(source):
             pipelines = {name: self.strategy.input_context(name) for name in self.strategy.workers}
-            return PerWorkerDataset(source, pipelines, resume, lambda: self.strategy.workers)
+            return PerWorkerDataset(self.strategy, source, pipelines, resume, lambda: self.strategy.workers)
         raise InvalidArgumentError(f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one.")
 
     def create_per_worker_resource(self, fn: Callable[[], object]) -> PerWorkerResource:
@@ -242,7 +242,7 @@ class ClusterCoordinator:
         """
         if not callable(fn):
             raise TypeError(f"create_per_worker_resource takes a function without arguments; got {type(fn).__name__}.")
-        return PerWorkerResource(fn)
+        return PerWorkerResource(self.strategy, fn)
 
     def add_worker(self) -> str:
         """Start one more worker, while training goes on. It takes closures as soon as the chief has heard of it.

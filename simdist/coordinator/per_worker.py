@@ -19,7 +19,7 @@ from simdist.input import DistributedDataset, DistributedIterator, InputContext
 from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.runtime.work import Worker
-from simdist.strategies.base import DistributedFromFunction
+from simdist.strategies.base import DistributedFromFunction, Strategy
 
 __all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResource"]
 
@@ -30,11 +30,17 @@ OWNERS = "per-worker values that live"  # in the memory of a worker: what it has
 
 
 class PerWorker(Generic[T]):
-    """Something that each worker makes for itself when it first needs it."""
+    """Something that each worker makes for itself when it first needs it.
+
+    Args:
+        strategy: whose workers these are; None: of the strategy under which it is scheduled.
+    """
 
     name = "per-worker value"
+    strategy: Strategy | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, strategy: Strategy | None = None) -> None:
+        self.strategy = strategy
         self.number = next(_numbers)
 
     def make(self, worker: Worker, context: InputContext) -> T:
@@ -75,6 +81,7 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
     """A dataset on each worker. ``iter()`` gives an iterator on each worker.
 
     Args:
+        strategy: whose workers these are.
         source: the dataset, or a function that makes it; or one that was distributed from a function. A function under ``@sd.function``
             is called as it is.
         pipelines: the input contexts of the workers that there are. Each keeps its own for as long as this dataset lives, also when others
@@ -92,12 +99,13 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
 
     def __init__(
         self,
+        strategy: Strategy,
         source: Dataset | DistributedFromFunction | Callable[[], object],
         pipelines: Mapping[str, InputContext] | None = None,
         resume: bool = False,
         workers: Callable[[], Collection[str]] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(strategy)
         if isinstance(source, StepFunction):
             if source.seconds is not None:
                 raise InvalidArgumentError("A function that makes a dataset is no step, so it cannot have @sd.function(seconds=...).")
@@ -150,7 +158,7 @@ class PerWorkerIterator(PerWorker[DatasetIterator | DistributedIterator]):
     name = "iterator"
 
     def __init__(self, dataset: PerWorkerDataset) -> None:
-        super().__init__()
+        super().__init__(dataset.strategy)
         self.dataset = dataset
         self.accepted: dict[str, Position] = {}
 
@@ -188,8 +196,8 @@ class PerWorkerResource(PerWorker[object]):
 
     name = "resource"
 
-    def __init__(self, fn: Callable[[], object]) -> None:
-        super().__init__()
+    def __init__(self, strategy: Strategy, fn: Callable[[], object]) -> None:
+        super().__init__(strategy)
         self.fn = fn
 
     def make(self, worker: Worker, context: InputContext) -> object:

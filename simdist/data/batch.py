@@ -89,6 +89,10 @@ class Batch:
             self._leaves = self.table.take(self.rows)
         return self._leaves
 
+    def again(self) -> Batch:
+        """The same element for another reader, who may write to its arrays: rows are gathered anew, all else is read-only."""
+        return self if self.table is None else Batch(self.table, self.rows)
+
     def value(self) -> Element:
         """The element as its user knows it: a nested structure of numpy arrays."""
         return unflatten(self.structure, self.leaves())

@@ -48,9 +48,18 @@ class Cache(Reorder):
                 kept.extend(limit)
             chunk = kept.elements[at : min(at + limit, kept.length)]
             at += len(chunk)
-            return chunk
+            return _for_one_pass(chunk)
 
         return pull
+
+
+def _for_one_pass(chunk: Array) -> Array:
+    """Remembered elements, with arrays of which the remembered ones know nothing."""
+    if chunk.dtype != object:
+        return chunk
+    elements = np.empty(len(chunk), object)
+    elements[:] = [element.again() for element in chunk]
+    return elements
 
 
 class _Kept:

@@ -142,7 +142,7 @@ class Ledger:
         """
         if self.numerics == "off":
             return site.blanks
-        if self.numerics == "eager" or site.kernel.runs_python:
+        if self.numerics == "eager" or site.kernel.runs_at_once:
             return self._call_now(site, inputs, batch, host, where)
         table = None if batch is None else batch.table
         branch = site.branches.get(table)

@@ -94,7 +94,7 @@ class ReplicaLanes:
         self, lane: int, site: Site, inputs: Sequence[Bundle], batch: StepBatch | None = None, host: Arrays = (), where: Where = None
     ) -> Sequence[Bundle]:
         """A replica's call of a kernel; as `Ledger.call`."""
-        if self.count == 1 or self.ledger.numerics in ON_THEIR_OWN or site.kernel.runs_python:
+        if self.count == 1 or self.ledger.numerics in ON_THEIR_OWN or site.kernel.runs_at_once:
             return self.ledger.call(site, inputs, batch, host, where)
         counts = self._counts[lane]
         number = counts[site] = counts.get(site, -1) + 1

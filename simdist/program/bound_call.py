@@ -99,6 +99,11 @@ def _fixed(name: str, leaf: Tree) -> Hashable:
     if is_array(leaf):
         require_numbers(_name_of(leaf.dtype), f"an argument of {name}")
         return aval_of(leaf)
+    # Python takes 1, 1.0 and True for equal, and 0.0 and -0.0; a NaN is not even equal to itself.
+    if isinstance(leaf, int):
+        return type(leaf), leaf
+    if isinstance(leaf, (float, complex)):
+        return type(leaf), repr(leaf)
     fixed: Hashable = leaf.ref() if isinstance(leaf, VariableHandle) else leaf
     return fixed
 
@@ -109,7 +114,7 @@ def _name_of(dtype: DType) -> str:
 
 
 def _is_same(one: Hashable, other: Hashable) -> bool:
-    return one is other or (type(one) is Aval and one == other)
+    return one is other or (type(one) in (Aval, tuple) and one == other)
 
 
 def _key(name: str, structure: TreeStructure, local_specs: tuple[ReplicaLocalSpec | None, ...], fixed: tuple[Hashable, ...]) -> CallKey:

@@ -4,7 +4,8 @@ Every equation and every marker gets a *stage*. Stage s first does its markers (
 then its pure equations, as one kernel. An equation belongs to the latest stage of its inputs; a marker that needs the
 result of an equation of stage s belongs to stage s + 1; an update comes after earlier updates, and a read after the
 updates of its variable. Equations that need nothing (constants, iotas) are repeated in each stage that uses them, so
-that ten equal steps give ten equal kernels.
+that ten equal steps give ten equal kernels. An equation that does more than to give results (``jax.debug.print``) is computed once,
+whether or not they are used.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from simdist.program.dead_reads import without_dead_reads
 from simdist.program.jaxprs import Atom, aval_in, variables_in
 from simdist.program.kernels import kernel_of
 from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, NextMarker, ReadMarker, RowsMarker, UpdateMarker
+from simdist.program.narrowing import require_numbers
 from simdist.program.operations import (
     Argument,
     Check,
@@ -76,6 +78,7 @@ class _Cutter:
         self.stage: dict[Var, int] = {}  # of variables that depend on a marker; others are free
         self.producer: dict[Var, JaxprEqn] = {}  # pure equations only
         self.marker_stage: dict[int, int] = {}
+        self.effect_stage: dict[int, int] = {}  # of equations with effects
         self.registers: dict[Var, Register] = {}
         self.avals: dict[Register, Aval] = {}
         self.constants: dict[Register, ArrayLike] = {}
@@ -90,7 +93,7 @@ class _Cutter:
                 by_stage.setdefault(self.marker_stage[id(eqn)], []).append(eqn)
         results = [self._result(var) for var in self.jaxpr.outvars]
         operations: list[Operation] = []
-        last = max([*by_stage, *self.stage.values(), 0])
+        last = max([*by_stage, *self.stage.values(), *self.effect_stage.values(), 0])
         for stage in range(last + 1):
             operations += [self._operation(eqn) for eqn in by_stage.get(stage, [])]
             operations += self._compute(stage, by_stage)
@@ -105,6 +108,8 @@ class _Cutter:
             operands = variables_in(eqn.invars)
             if eqn.primitive.name not in MARKERS:
                 known = [self.stage[v] for v in operands if v in self.stage]
+                if eqn.effects:
+                    known = [self.effect_stage.setdefault(id(eqn), max(known, default=0))]
                 for var in eqn.outvars:
                     self.producer[var] = eqn
                     if known:
@@ -132,11 +137,12 @@ class _Cutter:
     # -- kernels --------------------------------------------------------------------------------------------------
 
     def _compute(self, stage: int, by_stage: dict[int, list[JaxprEqn]]) -> list[Operation]:
-        """The kernel of a stage, if any of its results is used."""
+        """The kernel of a stage, if any of its results is used, or it has an effect."""
         wanted = self._wanted(stage, by_stage)
-        if not wanted:
+        effects = [eqn for eqn in self.jaxpr.eqns if self.effect_stage.get(id(eqn)) == stage]
+        if not wanted and not effects:
             return []
-        eqns, inputs = self._slice(stage, wanted)
+        eqns, inputs = self._slice(stage, wanted, effects)
         # Equations keep where they come from, so that what goes wrong in a kernel names the user's line.
         part = self.jaxpr.replace(constvars=[], invars=inputs, outvars=wanted, eqns=eqns)
         kernel = kernel_of(self.name, jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(part, [])), [aval_in(v) for v in inputs])
@@ -149,14 +155,15 @@ class _Cutter:
             used.update(v for eqn in eqns for v in variables_in(eqn.invars))
         used.update(variables_in(self.jaxpr.outvars))
         for eqn in self.jaxpr.eqns:
-            if eqn.primitive.name not in MARKERS and max((self.stage.get(v, 0) for v in eqn.outvars), default=0) > stage:
+            made_at = max((self.stage.get(v, 0) for v in eqn.outvars), default=self.effect_stage.get(id(eqn), 0))
+            if eqn.primitive.name not in MARKERS and made_at > stage:
                 used.update(v for v in variables_in(eqn.invars) if v in self.stage)
         return [v for v in self.producer if v in used and self.stage.get(v, 0) == stage]
 
-    def _slice(self, stage: int, wanted: list[Var]) -> tuple[list[JaxprEqn], list[Var]]:
-        """The equations that `wanted` needs from this stage, and what they need from outside."""
-        needed, inputs = dict[int, None](), dict[Var, None]()
-        stack: list[Atom] = list(reversed(wanted))
+    def _slice(self, stage: int, wanted: list[Var], effects: list[JaxprEqn]) -> tuple[list[JaxprEqn], list[Var]]:
+        """The equations that `wanted` needs from this stage, those with effects, and what they need from outside."""
+        needed, inputs = dict.fromkeys(map(id, effects)), dict[Var, None]()
+        stack: list[Atom] = list(reversed([*wanted, *(var for eqn in effects for var in eqn.invars)]))
         seen: set[Var] = set()
         while stack:
             var = stack.pop()
@@ -209,5 +216,6 @@ class _Cutter:
         return self.registers[var]
 
     def _new(self, aval: Aval) -> Register:
+        require_numbers(aval.dtype, f"a result or an intermediate value of {self.name}")
         self.avals[len(self.avals)] = aval
         return len(self.avals) - 1

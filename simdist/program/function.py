@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TypeVar, overload
+from weakref import WeakValueDictionary
 
 import jax
 
@@ -83,6 +84,19 @@ class StepFunction:
         self.traces = 0
         self.created_variables: list[VariableHandle] = []  # variables that the step's Python has made
         self._programs = program_cache()
+        self._methods: WeakValueDictionary[int, StepFunction] = WeakValueDictionary()  # of the objects that it was taken from, by identity
+
+    def __get__(self, instance: object, owner: type | None = None) -> StepFunction:
+        """The step of one object, where it is a method of its class: traced for that object alone."""
+        if instance is None or not hasattr(self.fn, "__get__"):
+            return self
+        # It holds the object, so the identity is not given to another one as long as it is here.
+        method = self._methods.get(id(instance))
+        if method is None:
+            method = StepFunction(self.fn.__get__(instance, owner), self.seconds, self.name, self.counts)
+            method.run_eagerly = self.run_eagerly
+            self._methods[id(instance)] = method
+        return method
 
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         tracer = active_tracer()

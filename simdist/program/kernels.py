@@ -19,7 +19,7 @@ from simdist.caches import shared
 from simdist.program.apart import compiled_apart, inlined
 from simdist.program.arrays import Array
 from simdist.program.convolutions import with_axes_in_order
-from simdist.program.jaxprs import aval_in, constants_in, frozen, variables_in
+from simdist.program.jaxprs import aval_in, constants_in, frozen, primitives_in, variables_in
 from simdist.program.python_calls import calls_python, compiled_form
 from simdist.program.values import Aval
 
@@ -54,7 +54,9 @@ class Kernel:
         in_avals, out_avals: shapes and dtypes of the flat inputs and outputs.
         closed: what it computes, as a jaxpr for those who look at it.
         used: for each input, whether the result depends on it.
-        runs_python: whether it calls Python of the user each time (`simdist.program.python_calls`), and is not compiled.
+        is_python: whether it is Python of the user (`simdist.program.python_calls`), and is not compiled.
+        runs_at_once: whether it is called once for each time that a step computes it, in order: it is Python, or does more than to give
+            its results (``jax.debug.print``, ``io_callback``).
         function: its operations, to be compiled together with those around them.
         apart: the same inside of a larger computation, and compiled as if it stood alone (see `compiled_apart`).
     """
@@ -67,18 +69,19 @@ class Kernel:
         jaxpr = self.closed.jaxpr
         read = {v for eqn in jaxpr.eqns for v in variables_in(eqn.invars)} | set(variables_in(jaxpr.outvars))
         self.used = tuple(v in read for v in jaxpr.invars)
-        self.runs_python = calls_python(closed.jaxpr)
+        self.is_python = calls_python(closed.jaxpr)
+        self.runs_at_once = self.is_python or bool(closed.effects)
         self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(with_axes_in_order(closed))
-        self.apart = self.function if self.runs_python else compiled_apart(self.function)
+        self.apart = self.function if self.is_python else compiled_apart(self.function)
         self.jitted = jax.jit(self.function, compiler_options=compiler_options())
 
     def __call__(self, *arrays: Array) -> tuple[jax.Array, ...]:
-        return tuple(self.function(*arrays) if self.runs_python else self.jitted(*arrays))
+        return tuple(self.function(*arrays) if self.is_python else self.jitted(*arrays))
 
     @cached_property
     def priced(self) -> Kernel:
         """The kernel whose price it has: itself, or what was traced of the Python that it calls."""
-        return Kernel(self.name, compiled_form(self.closed)) if self.runs_python else self
+        return Kernel(self.name, compiled_form(self.closed)) if self.is_python else self
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.in_avals)} inputs, {len(self.out_avals)} outputs)"
@@ -94,8 +97,8 @@ def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals:
     """
     specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
     closed = frozen(jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs))
-    if calls_python(closed.jaxpr):
-        return Kernel(name, closed)  # no other step has the same, and it goes when its program goes
+    if calls_python(closed.jaxpr) or closed.effects or any("callback" in primitive for primitive in primitives_in(closed.jaxpr)):
+        return Kernel(name, closed)  # its text does not say which Python it calls; and it goes when its program goes
     constants = [np.asarray(const) for const in constants_in(closed)]
     key = (name, str(closed.jaxpr), tuple([(str(const.dtype), const.shape, const.tobytes()) for const in constants]))
     return _kernels.get(key, lambda: Kernel(name, closed))

@@ -31,7 +31,7 @@ def kept_dtype(dtype: DTypeLike) -> DType:
 
 
 def require_numbers(dtype_name: str, what: str) -> None:
-    """Refuse what a step cannot compute with: text, dates and Python objects.
+    """Refuse what a step cannot be given or give: text, dates, Python objects, typed random keys.
 
     Raises:
         InvalidArgumentError: the dtype is none of numbers or booleans.
@@ -44,6 +44,11 @@ def require_numbers(dtype_name: str, what: str) -> None:
         raise InvalidArgumentError(
             f"{what} holds {text}, and a step computes with numbers. Make numbers of them first, dataset.map(lambda ...: lookup(...)), "
             "or keep them out of it: dataset.map(lambda ...: ...) may leave the component away."
+        )
+    if dtype_name.startswith("key<"):
+        raise InvalidArgumentError(
+            f"{what} holds a typed random key, and a step is given, gives and keeps arrays of numbers. Give it "
+            "jax.random.key_data(key), and call jax.random.wrap_key_data(data) in it; or use jax.random.PRNGKey."
         )
 
 

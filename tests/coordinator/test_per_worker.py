@@ -190,3 +190,13 @@ def test_a_worker_that_joins_takes_over_the_shard_of_one_that_has_left(resume: b
     sd.sleep(10.0)
     again = rounds(3)
     assert again == [2.0] * 9 if resume else again[1::3] == [3.0, 2.0, 1.0]
+
+
+def test_a_value_of_the_workers_of_another_strategy_is_refused(coordinator: sd.ClusterCoordinator) -> None:
+    other = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 4, "ps": 1})))
+    dataset = other.create_per_worker_dataset(lambda: sd.Dataset.range(4))
+    for value in (dataset, iter(dataset), other.create_per_worker_resource(dict)):
+        with pytest.raises(InvalidArgumentError, match=f"per-worker {value.name} of another strategy"):
+            coordinator.schedule(lambda own: None, args=(value,))
+    coordinator.join()
+    assert coordinator.done()

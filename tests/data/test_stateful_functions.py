@@ -185,3 +185,17 @@ def test_calls_are_counted_as_elements_are_visited() -> None:
     dataset = Dataset.range(5).map(lambda x: (calls.append(int(x)), x)[1]).repeat(2)
     assert calls == [] and [int(x) for x in dataset] == [*range(5), *range(5)]
     assert calls == [*range(5), *range(5)]
+
+
+def _halved(x: Any) -> Any:
+    x /= 2
+    return x
+
+
+def test_a_cached_batch_that_is_written_to_is_as_it_was_in_the_next_pass() -> None:
+    dataset = Dataset.from_tensor_slices(np.arange(8.0, dtype=np.float32)).batch(4).cache()
+    assert [sum(float(_halved(batch).sum()) for batch in dataset) for _ in range(3)] == [14] * 3
+    mapped = dataset.map(_halved)
+    mapped.element_spec  # noqa: B018
+    assert [sum(float(batch.sum()) for batch in mapped) for _ in range(3)] == [14] * 3
+    assert sum(float(batch.sum()) for batch in dataset) == 28

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import simdist as sd
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.program.bound_call import ReplicaLocalSpec, bound, bound_for_each, fits, fits_at_once
@@ -103,3 +106,34 @@ def test_arguments_of_numpys_dtypes_become_those_that_jax_keeps(given: Any) -> N
 def test_an_argument_that_becomes_another_number_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"an argument of step has 1099511627776, which does not fit int32"):
         bound("step", (np.array([2**40]),), {})
+
+
+def test_numbers_of_different_types_are_different_arguments() -> None:
+    numbers = [1, 1.0, True, 0.0, -0.0, 0, 1 + 0j, 2**6000]
+    keys = [bound("step", (number,), {}).key for number in numbers]
+    assert len(set(keys)) == len(numbers)
+    assert keys == [bound("step", (number,), {}).key for number in numbers]
+    assert bound("step", (math.nan,), {}).key == bound("step", (float("nan"),), {}).key
+
+
+def test_a_step_is_traced_for_the_type_of_a_number() -> None:
+    seven, nan = np.int32(7), math.nan
+    divided = sd.function(lambda n: jnp.asarray(seven) // n)
+    counted = sd.function(lambda n: jnp.copysign(1.0, n))
+    with sd.OneDeviceStrategy().scope():
+        assert [str(divided(n).dtype) for n in (2, 2.0, 2)] == ["int32", "float32", "int32"]
+        assert [float(counted(n)) for n in (0.0, -0.0)] == [1, -1]
+        assert divided.traces == 2
+        for _ in range(3):
+            divided(nan)
+        assert divided.traces == 3
+
+
+def test_a_typed_random_key_is_refused_with_a_way_to_pass_it() -> None:
+    with sd.OneDeviceStrategy().scope():
+        with pytest.raises(InvalidArgumentError, match=r"argument.*typed random key.*key_data"):
+            sd.function(lambda key: jax.random.uniform(key))(jax.random.key(1))
+        with pytest.raises(InvalidArgumentError, match=r"result.*typed random key.*key_data"):
+            sd.function(lambda: jax.random.key(1))()
+        passed = sd.function(lambda data: jax.random.uniform(jax.random.wrap_key_data(data)))
+        assert float(passed(jax.random.key_data(jax.random.key(1)))) == float(jax.random.uniform(jax.random.key(1)))

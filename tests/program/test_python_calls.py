@@ -31,7 +31,7 @@ def test_python_runs_at_each_call_with_values_and_costs_what_was_traced() -> Non
         np.testing.assert_array_equal(result, np.full((4, 4), 2 * (4 * size**2 + 1)))
     assert seen == [16.0, 32.0]
     twice = kernel_of("product", lambda a: [2.0 * (a @ a + 1.0)], AVALS[:1])
-    assert (kernel.runs_python, compiled.runs_python) == (True, False)
+    assert (kernel.is_python, kernel.runs_at_once, compiled.is_python, compiled.runs_at_once) == (True, True, False, False)
     assert (cost_of(kernel.priced).flops, cost_of(kernel.priced).bytes_moved) == (cost_of(twice).flops, cost_of(twice).bytes_moved)
     assert compiled.priced is compiled
 
