@@ -2,11 +2,13 @@
 
 The table: 1 M x 64, SGD, 1,000 workers, batches of 32 ids; against the dense model of 4.8 k parameters (async_workers.py) on as many
 workers and servers, a step a closure in both. The tutorial's loop: an embedding of 8 x 16384 on 2 servers, batches of 32 x 3 ids, RMSprop;
-against 139 steps a second of TensorFlow with a step a closure (measured elsewhere). Each case runs in a process of its own; its peak
-memory is what the process held at most. The processes of the table let the C library return large arrays at once (MALLOC_MMAP_THRESHOLD_);
-that of the tutorial does not: it would get the same pages from the system again in each step, which takes most of its time.
+where TensorFlow is, against its in-process cluster, with a step a closure as here, and with ten. Each case runs in a process of its own;
+its peak memory is what the process held at most. The processes of the table let the C library return large arrays at once
+(MALLOC_MMAP_THRESHOLD_); that of the tutorial does not: it would get the same pages from the system again in each step, which takes most of
+its time.
 
-Run: ``python -m simdist bench embedding``, or this file with ``--quick`` for a small sample, all in one process.
+Run: ``python -m simdist bench embedding``, or this file with ``--quick`` for a small sample, all in one process and without TensorFlow, or
+with ``--tf-python PYTHON``.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from _tensorflow import MISSING, add_option, has_tensorflow, tensorflow_side
 from async_workers import MODELS, data, loss, parameters
 
 import simdist as sd
 from simdist import keras
 
-TENSORFLOW = 139  # steps a second of the tutorial's loop, a step a closure, on two cores
+PACKS = (1, 10)  # steps in a closure of TensorFlow's
 VOCABULARY = 8
 Step = Callable[[Any], Any]
 
@@ -134,28 +137,37 @@ def in_a_process(*case: Any) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def table(measure: Callable[..., dict[str, float]], rows: int, workers: int, servers: int, steps: int) -> None:
-    """Print both ratios."""
+def table(measure: Callable[..., dict[str, float]], rows: int, workers: int, servers: int, steps: int, python: str = "") -> None:
+    """Print all ratios; `python` is one that has TensorFlow, if there is one."""
     by_rows, whole = measure("sparse", rows, 64, workers, servers, steps), measure("dense", workers, servers, steps)
     loop = measure("tutorial", steps)
     print(f"{'':<44} {'steps/s':>9} {'ratio':>6} {'GB':>5}")
     line = f"{rows:,} x 64, {workers:,} workers, {servers} servers"
     print(f"{line:<44} {by_rows['rate']:>9,.0f} {by_rows['rate'] / whole['rate']:>6.2f} {by_rows['peak_gb']:>5.2f}")
-    print(f"{'tutorial, 8 x 16384 (TensorFlow: 139)':<44} {loop['rate']:>9,.0f} {loop['rate'] / TENSORFLOW:>6.2f} {loop['peak_gb']:>5.2f}")
+    name = "tutorial, 8 x 16384"
+    print(f"{name:<44} {loop['rate']:>9,.0f} {'-':>6} {loop['peak_gb']:>5.2f}")
+    for pack in PACKS if python else ():
+        theirs = tensorflow_side(python, "embedding_tf.py", steps // 10, pack)["rate"]
+        line = f"  TensorFlow, steps in a closure: {pack}"
+        print(f"{line:<44} {theirs:>9,.0f} {loop['rate'] / theirs:>6.2f}")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the table, or measure one case."""
     parser = argparse.ArgumentParser(description="Sparse reads against a dense model, and the tutorial's embedding against TensorFlow.")
-    parser.add_argument("--quick", action="store_true", help="a small sample, all in one process")
+    parser.add_argument("--quick", action="store_true", help="a small sample, all in one process, without TensorFlow")
     parser.add_argument("--case", type=json.loads, help="measure this case only, and print it as JSON")
+    add_option(parser)
     options = parser.parse_args(arguments)
     if options.case:
         print(json.dumps(in_this_process(*options.case)))
     elif options.quick:
         table(in_this_process, 10_000, 10, 2, 200)
     else:
-        table(in_a_process, 1_000_000, 1_000, 16, 4_000)
+        found = has_tensorflow(options.tf_python)
+        table(in_a_process, 1_000_000, 1_000, 16, 4_000, options.tf_python if found else "")
+        if not found:
+            print(MISSING)
 
 
 if __name__ == "__main__":
