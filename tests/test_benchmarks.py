@@ -347,7 +347,7 @@ def test_first_fits_with_other_digests_fail(
 # -- TensorFlow's side --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["bench_tf/mirrored_tf", "bench_tf/async_linear_tf"])
+@pytest.mark.parametrize("name", ["bench_tf/mirrored_tf", "bench_tf/async_linear_tf", "bench_tf/embedding_tf"])
 def test_script_of_tensorflow_compiles(name: str) -> None:
     assert ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8")).body
 
@@ -365,6 +365,17 @@ def test_devices_are_made_before_anything_else_of_tensorflow(command: list[Any],
     devices = names.index("config.set_logical_device_configuration")
     assert all(name.startswith("config.") for name in names[:devices])
     assert any(name.startswith("data.Dataset") for name in names[devices:])
+
+
+def test_the_tutorial_is_compared_where_tensorflow_is(
+    load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, asked = load("embedding"), list[Any]()
+    monkeypatch.setattr(module, "tensorflow_side", lambda *given: asked.append(given) or {"rate": 50.0 * given[-1]})
+    module.table(lambda *case: {"rate": 100.0, "peak_gb": 0.5}, 10, 2, 2, 200, "python")
+    assert asked == [("python", "embedding_tf.py", 20, pack) for pack in (1, 10)]
+    last_two = capsys.readouterr().out.splitlines()[-2:]
+    assert [line.split()[-2:] for line in last_two] == [["50", "2.00"], ["500", "0.20"]]
 
 
 def test_losses_do_not_depend_on_the_number_of_replicas(load: Any) -> None:
