@@ -1,7 +1,7 @@
 """Steps with several sources: zip, side by side, and concatenate, one after another.
 
 Where all sources have fixed, short orders, the result is one table of its own, and elements stay row numbers; every
-other combination is made element by element.
+other combination is made element by element. A shuffle without a seed has no fixed order here, as its seed may become another one.
 
 Taught in lesson 01.
 """
@@ -14,6 +14,7 @@ import numpy as np
 
 from simdist.data import streams
 from simdist.data.batch import Batch
+from simdist.data.caching import cached_shuffles_of, shuffles_of
 from simdist.data.leaves import Array, ArraySpec, Leaves, Structure, is_text, structure_of, unflatten
 from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Pass, Spec
 from simdist.data.sources import NoElementsError
@@ -248,6 +249,11 @@ def common_batch_size(nodes: tuple[Node, ...]) -> int | None:
 
 
 def is_short(node: Node) -> bool:
-    """True for a fixed order of few rows of plain columns."""
-    table = node.table() if node.fixed else None
+    """True for a fixed order of few rows of plain columns, which no pass has otherwise."""
+    table = node.table() if node.fixed and not has_drawn_order(node) else None
     return table is not None and not table.pending and table.num_rows <= LARGEST_CYCLE
+
+
+def has_drawn_order(node: Node) -> bool:
+    """Whether a shuffle has drawn its seed: a restored position, or the mains that share the elements, may give it another one."""
+    return any(shuffle.draws_seed for shuffle in (*shuffles_of(node), *cached_shuffles_of(node)))

@@ -129,3 +129,34 @@ def test_caches_of_caches_have_the_seeds_of_all_shuffles() -> None:
 def test_a_given_seed_before_a_cache_is_not_replaced() -> None:
     with pytest.raises(InvalidArgumentError, match=r"shuffle\(seed=2\), and this one has seed=1"):
         iter(cached(seed=1)).load_state_dict({"consumed": 5, "shuffles": [0], "seeds": [1], "cached_seeds": [2]})
+
+
+# -- orders that are fixed by a seed that was drawn ---------------------------------------------------------------------
+
+
+def zipped(seed: int | None = None) -> Dataset:
+    rows = Dataset.range(9)
+    return Dataset.zip((rows.shuffle(9, seed=seed, reshuffle_each_iteration=False), rows)).map(lambda a, b: a + 0 * b)
+
+
+def chained(seed: int | None = None) -> Dataset:
+    return Dataset.range(9).shuffle(9, seed=seed, reshuffle_each_iteration=False).concatenate(Dataset.range(9, 12)).map(lambda x: x)
+
+
+def zipped_cache(seed: int | None = None) -> Dataset:
+    rows = Dataset.range(9)
+    return Dataset.zip((rows.shuffle(9, seed=seed, reshuffle_each_iteration=False).cache(), rows)).map(lambda a, b: a + 0 * b)
+
+
+@pytest.mark.parametrize("make", [zipped, chained, zipped_cache])
+def test_joined_data_follow_a_seed_that_changes_after_they_were_looked_at(make: Callable[..., Dataset]) -> None:
+    dataset = make()
+    iterator = iter(dataset)
+    next(iterator)
+    state = iterator.state_dict()
+    kind = "cached_seeds" if make is zipped_cache else "seeds"
+    iterator.load_state_dict({**state, kind: [12345]})  # as another process would have drawn it
+    expected = iter(make(seed=12345))
+    next(expected)
+    assert rest(iterator) == rest(expected)
+    assert rest(iter(dataset)) == rest(iter(make(seed=12345))), "later iterators follow"

@@ -96,3 +96,16 @@ def test_the_global_generators_of_mains_are_their_own_and_seeded_by_the_cluster(
     assert first[2:] == second[2:] == expected
     assert first[:2] != second[:2]
     assert launched(main) == [first, second]
+
+
+def test_rows_are_shared_although_the_data_were_looked_at_before_the_mains_had_one_order() -> None:
+    def main() -> list[int]:
+        rows = sd.Dataset.range(ROWS)
+        data = sd.Dataset.zip((rows.shuffle(ROWS, reshuffle_each_iteration=False), rows)).map(lambda a, b: a + 0 * b)
+        assert data.element_spec.shape == ()  # asking must not decide the order
+        strategy = sd.MultiWorkerMirroredStrategy()
+        elements = strategy.distribute_dataset(data.batch(4))
+        return [int(row) for element in elements for part in strategy.local_results(element) for row in np.asarray(part).ravel()]
+
+    first, second = launched(main, seed=3)
+    assert sorted(first + second) == list(range(ROWS))
