@@ -49,7 +49,7 @@ class Dataset(DatasetCreation):
     ) -> Dataset:
         """Apply a function to each element.
 
-        A tuple is unpacked into arguments, everything else is one argument. Before batching, a pure function is called
+        A tuple is unpacked into arguments, everything else, a namedtuple too, is one argument. Before batching, a pure function is called
         once per source row (a few rows twice, to find out whether it is pure), not once per visit. One that changes what it
         reaches (counts, remembers, draws) is called at every visit, and what was called to find out leaves nothing behind.
 

@@ -54,7 +54,7 @@ Scalar = np.generic  # a leaf without axes, as a function of the user sees it
 Tree = Any
 """Nested tuples, dicts and classes that JAX knows, of whatever leaves: arrays, specs, shapes. No type can say that of a user's class."""
 Element = Tree  # of arrays, numbers or strings: what a user puts into a pipeline, and gets out of it
-ElementFunction = Callable[..., Element]  # of a user: called with an element, or with its parts where that is a tuple
+ElementFunction = Callable[..., Element]  # of a user: called with an element, or with its parts where that is a plain tuple
 
 KEPT_KINDS = "biufcUS"
 

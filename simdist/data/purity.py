@@ -31,9 +31,9 @@ Answer = tuple[Leaves, Structure] | Exception  # leaves and structure of a resul
 
 
 def call_on(fn: ElementFunction, structure: Structure, leaves: Sequence[Array | Scalar]) -> Element:
-    """Call `fn` on an element as tf.data does: a tuple is unpacked into arguments, all else is one argument."""
+    """Call `fn` on an element as tf.data does: a tuple is unpacked into arguments, all else is one argument, and so is a namedtuple."""
     element = unflatten(structure, leaves)
-    return fn(*element) if isinstance(element, tuple) else fn(element)
+    return fn(*element) if type(element) is tuple else fn(element)
 
 
 def ask(fn: ElementFunction, table: Table, row: int) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -93,6 +93,20 @@ def test_filter_that_fails_on_a_row_raises_when_that_row_is_visited():
     assert [next(iterator).tolist(), next(iterator).tolist()] == [[0, 1], [2, 3]]
     with pytest.raises(ZeroDivisionError):
         next(iterator)
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+def test_functions_get_a_namedtuple_whole_and_not_its_parts():
+    points = Dataset.from_tensor_slices(Point(np.arange(4), np.arange(4) + 10))
+    for pure in (True, False):
+        assert plain(points.map(lambda p, scale=2: p.x + scale * p.y, pure=pure)) == [20 + 3 * x for x in range(4)]
+        assert [int(p.y) for p in points.filter(lambda p: p.x > 1, pure=pure)] == [12, 13]
+    assert plain(points.batch(3).map(lambda p: p.x + p.y)) == [[10, 12, 14], [16]]
+    assert plain(points.map(lambda p: (p.x, p.y)).map(lambda x, y: y - x)) == [10] * 4
 
 
 def test_map_unpacks_tuples_and_keeps_dicts_whole():
