@@ -192,10 +192,11 @@ class Checkpoint(Nest):
         if writing is not None:
             writing.wait()
 
-    def settle(self) -> None:
-        """As `sync`, of a save that is over; one that is being written goes on."""
+    def settle(self) -> Path | None:
+        """As `sync`, of a save that is over; one that is being written goes on, and its path is returned."""
         if self._writing is not None and self._writing.is_over:
             self.sync()
+        return None if self._writing is None else self._writing.path
 
     def _write(self, path: Path, number: int, options: CheckpointOptions | None, saved: Callable[[], object]) -> str:
         _require_outside("saved")

@@ -49,17 +49,17 @@ class CheckpointManager:
         max_to_keep: so many of the newest stay; None: all.
         keep_checkpoint_every_n_hours: of those that would be removed, one in so many virtual hours stays for ever, and leaves the list.
         checkpoint_name: the beginning of the names; default "ckpt".
-        step_counter: a variable that counts the steps; `checkpoint_interval` needs it.
-        checkpoint_interval: `save` does nothing until the counter is so many steps further.
+        step_counter: a variable that counts the steps; `checkpoint_interval` needs it, and without one nobody looks at it.
+        checkpoint_interval: `save` does nothing until the counter is so many steps further; None: it saves whenever it is called.
         init_fn: called by `restore_or_initialize` where there is no checkpoint.
-        last_checkpoint_step: the step of the last checkpoint, where there is one already.
+        last_checkpoint_step: the step of the last checkpoint, where there is one already; for `checkpoint_interval`.
 
     Attributes:
         status: of the last restore by `restore_or_initialize`.
 
     Raises:
-        InvalidArgumentError: max_to_keep below 1, an interval or a last step without a counter, a directory that is a file, or a name
-            with a slash.
+        InvalidArgumentError: max_to_keep below 1, an interval without a counter, a last step without an interval, a directory that
+            is a file, or a name with a slash.
         TypeError: `checkpoint` is no `sd.Checkpoint`, `init_fn` no function, or `step_counter` no variable.
 
     Example:
@@ -98,7 +98,8 @@ class CheckpointManager:
         hours = keep_checkpoint_every_n_hours
         keep_every_s = None if hours is None else HOUR_S * number(hours, "keep_checkpoint_every_n_hours")
         self._rotation = Rotation(None if max_to_keep is None else whole_number(max_to_keep, "max_to_keep", 1), keep_every_s)
-        self._last_step = self._written_step = _checked_step(last_checkpoint_step, step_counter)
+        self._written_step = _checked_step(last_checkpoint_step, step_counter, checkpoint_interval)
+        self._begun: tuple[Path | None, int | None] = None, None  # the last one, and its step: it may be under way, or have failed
         recover(self._directory, self._prefix, self._rotation)
         if self._mains().is_chief:
             remove_leftovers(self._directory, f"{self._prefix}-")
@@ -134,16 +135,12 @@ class CheckpointManager:
         Raises:
             InvalidArgumentError, ResourceExhaustedError, UnavailableError: as `Checkpoint.save`; the checkpoints before stay.
         """
-        step = None if self.step_counter is None else int(self.step_counter.numpy())
-        try:
-            self.checkpoint.settle()  # one that has failed says so now, and does not count for the interval
-            if self._is_early(step, flag(check_interval, "check_interval")):
-                return None
-            path = self._save(checkpoint_number, options, step)
-        except BaseException:
-            self._last_step = self._written_step
-            raise
-        self._last_step = step
+        step = None if self.checkpoint_interval is None else self._step()
+        under_way = self.checkpoint.settle()  # one that has failed says so now
+        if self._is_early(step, flag(check_interval, "check_interval"), under_way):
+            return None
+        path = self._save(checkpoint_number, options, step)
+        self._begun = path, step
         return str(path)
 
     def _save(self, checkpoint_number: int | None, options: CheckpointOptions | None, step: int | None) -> Path:
@@ -177,7 +174,7 @@ class CheckpointManager:
                 damaged = damaged or error
                 warnings.warn(f"{error} CheckpointManager goes on to the one before.", stacklevel=2)
                 continue
-            self._last_step = self._written_step = None if self.step_counter is None else int(self.step_counter.numpy())
+            self._written_step = self._step()
             return str(path)
         if damaged is not None:
             raise damaged
@@ -214,12 +211,18 @@ class CheckpointManager:
     def _next_number(self) -> int:
         return 1 + max(newest_number(self._directory, self._prefix), self.checkpoint.save_counter)
 
-    def _is_early(self, step: int | None, check_interval: bool) -> bool:
-        if step is None or self._last_step is None:
+    def _step(self) -> int | None:
+        return None if self.step_counter is None else int(self.step_counter.numpy())
+
+    def _is_early(self, step: int | None, check_interval: bool, under_way: Path | None) -> bool:
+        """Whether too few steps have passed since the last checkpoint that is there, or that is being written."""
+        begun, begun_step = self._begun
+        last = begun_step if under_way is not None and under_way == begun else self._written_step
+        if step is None or last is None:
             return False
         if check_interval and self.checkpoint_interval is not None:
-            return step - self._last_step < self.checkpoint_interval
-        return step == self._last_step
+            return step - last < self.checkpoint_interval
+        return step == last
 
 
 def _remove(path: Path, engine: Engine | None) -> None:
@@ -235,13 +238,17 @@ def _checked_interval(interval: int | None, step_counter: StepCounter | None) ->
     return whole_number(interval, "checkpoint_interval", 1)
 
 
-def _checked_step(step: int | None, step_counter: StepCounter | None) -> int | None:
+def _checked_step(step: int | None, step_counter: StepCounter | None, interval: int | None) -> int | None:
     if step_counter is not None and not hasattr(step_counter, "numpy"):
         raise TypeError(f"step_counter is {step_counter!r}; expected the variable that counts the steps")
     if step is None:
         return None
     if step_counter is None:
         raise InvalidArgumentError(f"last_checkpoint_step={step} needs a step_counter: the variable that counts the steps.")
+    if interval is None:
+        raise InvalidArgumentError(
+            f"last_checkpoint_step={step} needs a checkpoint_interval, which counts from it; without one every call of save() saves."
+        )
     return whole_number(step, "last_checkpoint_step", 0)
 
 

@@ -294,3 +294,33 @@ def test_an_asynchronous_save_that_fails_is_an_error_of_the_next_call_and_does_n
     assert names([save(4) or ""]) == ["ckpt-2"] and save(5) is None
     manager.sync()
     assert save(6) is None and names(manager.checkpoints) == ["ckpt-2"]
+
+
+@pytest.mark.parametrize("reported_by", ["manager", "checkpoint", "restore"])
+def test_after_a_failed_asynchronous_save_that_was_reported_the_next_call_saves(reported_by: str, tmp_path: Path) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    with strategy.scope():
+        counter = variable(np.int32(0))
+    manager = sd.CheckpointManager(sd.Checkpoint(n=counter), tmp_path, None, step_counter=counter, checkpoint_interval=100)
+    assert names([manager.save() or ""]) == ["ckpt-1"]
+    strategy.cluster.faults.disk_full(strategy.program_task, at=strategy.cluster.now, until=strategy.cluster.now + 2.0)
+    sd.sleep(0.1)
+    counter.assign(np.int32(100))
+    assert manager.save(options=sd.CheckpointOptions(enable_async=True)) is not None
+    reports = {"manager": manager.sync, "checkpoint": manager.checkpoint.sync, "restore": manager.restore_or_initialize}
+    with pytest.raises(ResourceExhaustedError, match="disk"):
+        reports[reported_by]()
+    sd.sleep(3.0)
+    assert names([manager.save() or ""]) == ["ckpt-3"] and manager.save() is None
+    counter.assign(np.int32(0))
+    manager.restore_or_initialize()
+    assert int(counter.numpy()) == 100
+
+
+def test_without_an_interval_every_call_saves_whatever_the_counter_says(tmp_path: Path) -> None:
+    step = variable(7)
+    manager = sd.CheckpointManager(sd.Checkpoint(step=step), tmp_path, 3, step_counter=step)
+    assert names([manager.save() or "", manager.save() or "", manager.save(check_interval=False) or ""]) == ["ckpt-1", "ckpt-2", "ckpt-3"]
+    assert manager.restore_or_initialize() and names([manager.save() or ""]) == ["ckpt-4"]
+    with pytest.raises(InvalidArgumentError, match=r"last_checkpoint_step=7 needs a checkpoint_interval"):
+        sd.CheckpointManager(sd.Checkpoint(step=step), tmp_path, 3, step_counter=step, last_checkpoint_step=7)
