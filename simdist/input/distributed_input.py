@@ -173,7 +173,9 @@ class DistributedInput(InputView):
         """
         node = self.dataset.node
         structure, leaves = node.spec()
-        return unflatten(structure, [self.part_spec(leaf, static=node.full_batches) for leaf in leaves])
+        # Workers with data of their own may have ended before others, and then get parts without rows.
+        static = node.full_batches and (self.num_workers == 1 or self.policy is AutoShardPolicy.DATA)
+        return unflatten(structure, [self.part_spec(leaf, static=static) for leaf in leaves])
 
     def part_spec(self, leaf: ArraySpec, *, static: bool) -> ArraySpec:
         """One component of a part."""

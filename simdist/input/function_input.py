@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simdist.data.dataset import Dataset
-from simdist.data.leaves import Tree
+from simdist.data.leaves import ArraySpec, Tree, unflatten
 from simdist.input.context import InputContext, InputOptions, InputReplicationMode
 from simdist.input.prefetch import Pace
 from simdist.input.row_leaves import RowLeaves, has_fixed_shapes
@@ -147,5 +147,9 @@ class FunctionInput(InputView):
 
     @property
     def element_spec(self) -> Tree:
-        """Shape and dtype of what one replica gets: an element of its pipeline."""
-        return self.pipeline(self.workers[0] * self.per_worker).element_spec
+        """Shape and dtype of what one replica gets: an element of its pipeline; of several workers, those of one may have ended."""
+        node = self.pipeline(self.workers[0] * self.per_worker).node
+        structure, leaves = node.spec()
+        if self.num_workers > 1 and node.full_batches:  # and none of a worker whose data have ended before those of others
+            leaves = [ArraySpec((None, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
+        return unflatten(structure, leaves)

@@ -4,7 +4,7 @@ Elements reach their replica as they are; where a worker reads global batches, `
 
 Invariants: a worker's own view gives exactly the parts that the view of all workers gives to it, until it has no rows
 left; then the view of all gives it empty parts, until all have ended. A step without a row for any replica is left out, and nothing
-else, unless all elements have one shape.
+else, unless all elements have one shape, and there is one worker, or elements cannot be without rows.
 
 Taught in lesson 08.
 """
@@ -43,7 +43,8 @@ class WorkerPipelines(InputIterator):
         complete: True if these are all workers, so that the sizes of the whole step are known.
         num_workers: of the cluster; default those of `pipelines`. A position is good for as many only, as each reads data of its own.
         away: the pipelines of workers that do not read, because they are away, by worker; a position holds where they wait.
-        full_steps: says whether a step that lacks a part is left out, because all parts have one fixed size; asked when a step does.
+        full_steps: says whether a step of one worker that lacks a part is left out, because all parts have one fixed size; asked when a
+            step does. Several workers need not have as many rows, and those of one are not lost because another has ended.
         fixed_shapes: the same of elements that are no batches.
         on_restore: called with a position to which this iterator was moved.
     """
@@ -88,7 +89,7 @@ class WorkerPipelines(InputIterator):
         Raises:
             InvalidArgumentError: nobody can tell.
         """
-        if self.full_steps():
+        if self.num_workers == 1 and self.full_steps():
             return True
         if some.is_batched or some.has_rows is not None:
             return False

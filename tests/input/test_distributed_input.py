@@ -265,10 +265,13 @@ def test_workers_that_end_early_get_empty_parts():
     assert [step.num_rows for step in given] == [2, 2, 1, 1, 1, 1]
 
 
-def test_steps_of_one_fixed_size_end_with_the_first_worker():
+def test_no_full_batch_is_lost_where_workers_end_early():
     given = DistributedInput(files([2, 6]).batch(2, drop_remainder=True), 2, policy=FILE)
-    assert steps(given) == [[[[0]], [[100]]], [[[1]], [[101]]]]
-    assert given.element_spec.shape == (1,)
+    assert steps(given) == steps(DistributedInput(files([2, 6]).batch(2), 2, policy=FILE)), "all batches are full"
+    assert len(steps(given)) == 6 and given.element_spec.shape == (None,)
+    assert DistributedInput(files([2, 6]).batch(2, drop_remainder=True), 1, policy=FILE).element_spec.shape == (2,)
+    shorter = DistributedInput(files([3, 6]).batch(2, drop_remainder=True), 2, policy=FILE)
+    assert steps(shorter) == steps(given), "a batch that is not full has gone"
 
 
 def test_an_empty_dataset_has_no_steps_for_anybody():

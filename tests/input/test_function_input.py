@@ -77,6 +77,7 @@ def test_position_is_saved_and_restored_for_every_pipeline():
 
 def test_spec_is_that_of_an_element():
     assert FunctionInput(lambda context: Dataset.range(8).batch(4, drop_remainder=True), 1, 2).element_spec.shape == (4,)
+    assert FunctionInput(lambda context: Dataset.range(8).batch(4, drop_remainder=True), 2, 2).element_spec.shape == (None,)
 
 
 def test_function_that_returns_no_dataset_is_refused_when_its_data_is_needed():
@@ -93,4 +94,5 @@ def test_step_that_lacks_a_part_is_left_out_only_where_maps_keep_the_rows_of_ful
         dataset = Dataset.range(4 if context.input_pipeline_id else 2).batch(2, drop_remainder=True)
         return dataset.map(lambda rows: rows if keeps_rows else rows[:1])
 
-    assert len(list(FunctionInput(dataset_fn, 2, 1))) == (1 if keeps_rows else 2)
+    assert len(list(FunctionInput(dataset_fn, 1, 2, PER_REPLICA))) == (1 if keeps_rows else 2)
+    assert len(list(FunctionInput(dataset_fn, 2, 1))) == 2, "no row of a worker is lost because another worker has ended"

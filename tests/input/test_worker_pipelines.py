@@ -39,8 +39,10 @@ def test_workers_that_have_ended_get_parts_without_rows_until_all_have():
     assert steps(pipelines(1, 2)) == [[[[0]], [[0]]], [[[]], [[1]]]]
 
 
-def test_step_that_lacks_a_part_ends_the_pass_where_all_parts_have_one_size():
-    assert steps(pipelines(1, 2, full_steps=lambda: True)) == [[[[0]], [[0]]]]
+def test_step_that_lacks_a_part_ends_the_pass_of_one_worker_where_all_parts_have_one_size():
+    own = [iter(Dataset.range(length).batch(1)) for length in (1, 2)]
+    assert steps(WorkerPipelines([own], 2, complete=True, full_steps=lambda: True)) == [[[[0], [0]]]]
+    assert steps(pipelines(1, 2, full_steps=lambda: True)) == [[[[0]], [[0]]], [[[]], [[1]]]]
 
 
 def test_elements_that_are_not_batched_cannot_be_left_without_rows():
