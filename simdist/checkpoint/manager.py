@@ -47,7 +47,8 @@ class CheckpointManager:
         checkpoint: what is saved.
         directory: where; it is made if it is not there.
         max_to_keep: so many of the newest stay; None: all.
-        keep_checkpoint_every_n_hours: of those that would be removed, one in so many virtual hours stays for ever, and leaves the list.
+        keep_checkpoint_every_n_hours: of those that would be removed, one in so many virtual hours stays for ever, and leaves the list; the
+            hours count from now.
         checkpoint_name: the beginning of the names; default "ckpt".
         step_counter: a variable that counts the steps; `checkpoint_interval` needs it, and without one nobody looks at it.
         checkpoint_interval: `save` does nothing until the counter is so many steps further; None: it saves whenever it is called.
@@ -97,11 +98,14 @@ class CheckpointManager:
         self._directory = _checked_directory(Path(directory))
         hours = keep_checkpoint_every_n_hours
         keep_every_s = None if hours is None else HOUR_S * number(hours, "keep_checkpoint_every_n_hours")
-        self._rotation = Rotation(None if max_to_keep is None else whole_number(max_to_keep, "max_to_keep", 1), keep_every_s)
+        mains = self._mains()
+        now_s = 0.0 if mains.engine is None else mains.engine.now
+        keeps = None if max_to_keep is None else whole_number(max_to_keep, "max_to_keep", 1)
+        self._rotation = Rotation(keeps, keep_every_s, last_kept_s=now_s, begun_s=now_s)
         self._written_step = _checked_step(last_checkpoint_step, step_counter, checkpoint_interval)
         self._begun: tuple[Path | None, int | None] = None, None  # the last one, and its step: it may be under way, or have failed
         recover(self._directory, self._prefix, self._rotation)
-        if self._mains().is_chief:
+        if mains.is_chief:
             remove_leftovers(self._directory, f"{self._prefix}-")
 
     @property

@@ -43,7 +43,8 @@ def recover(directory: Path, prefix: str, rotation: Rotation) -> None:
         last = max((place for place, one in enumerate(found) if one.path.name in managed), default=-1)
         found = [one for place, one in enumerate(found) if one.path.name in managed or place > last]
         kept_s = index.get("last_kept_s")
-        rotation.last_kept_s = kept_s if isinstance(kept_s, float) and math.isfinite(kept_s) else 0.0
+        if isinstance(kept_s, float) and math.isfinite(kept_s):
+            rotation.last_kept_s = kept_s
     rotation.recovered([Entry(one.path.name, one.saved_s) for one in found])
 
 

@@ -34,7 +34,8 @@ class Rotation:
 
     Attributes:
         entries: those that are managed.
-        last_kept_s: the second of the last one that stays for ever.
+        last_kept_s: the second of the last one that stays for ever; before there is one, that from which the seconds count.
+        begun_s: when this run has begun to keep checkpoints.
 
     Example:
         >>> rotation = Rotation(max_to_keep=2)
@@ -48,6 +49,7 @@ class Rotation:
     keep_every_s: float | None = None
     entries: list[Entry] = field(default_factory=list[Entry])
     last_kept_s: float = 0.0
+    begun_s: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -67,7 +69,7 @@ class Rotation:
 
     def _stays(self, entry: Entry) -> bool:
         if entry.saved_s < self.last_kept_s:
-            self.last_kept_s = 0.0  # the clock of another run
+            self.last_kept_s = self.begun_s  # the clock of another run
         if self.keep_every_s is None or entry.saved_s - self.last_kept_s < self.keep_every_s:
             return False
         self.last_kept_s = entry.saved_s

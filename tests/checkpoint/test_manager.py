@@ -177,6 +177,18 @@ def test_old_ones_stay_one_in_so_many_virtual_hours(tmp_path: Path) -> None:
     assert listed(tmp_path) == ["ckpt-11", "ckpt-3", "ckpt-5", "ckpt-7", "ckpt-9", INDEX]
 
 
+def test_the_hours_count_from_when_the_manager_was_new(tmp_path: Path) -> None:
+    cluster = sd.Cluster({"worker": 1})
+    with sd.MultiWorkerMirroredStrategy(cluster).scope():
+        v = variable(0.0)
+    cluster.world.clock.sleep(5 * 3600.0)
+    manager = sd.CheckpointManager(sd.Checkpoint(v=v), tmp_path, 1, keep_checkpoint_every_n_hours=2.0)
+    for _ in range(6):  # of hours 0, 1, ... 5 of the manager
+        manager.save()
+        cluster.world.clock.sleep(3600.0)
+    assert listed(tmp_path) == ["ckpt-3", "ckpt-5", "ckpt-6", INDEX]
+
+
 # -- failures -------------------------------------------------------------------------------------------------------------
 
 

@@ -60,3 +60,10 @@ def test_what_was_found_is_managed() -> None:
     rotation.recovered([Entry("ckpt-1", 0.0), Entry("ckpt-2", 1.0), Entry("ckpt-3", 2.0)])
     assert rotation.names == ["ckpt-1", "ckpt-2", "ckpt-3"]
     assert rotation.saved(Entry("ckpt-4", 3.0)) == ["ckpt-1", "ckpt-2"]
+
+
+def test_what_another_run_has_saved_lets_nothing_stay_before_its_time() -> None:
+    rotation = Rotation(1, 100.0, last_kept_s=5_000.0, begun_s=5_000.0)
+    rotation.recovered([Entry("ckpt-1", 60.0)])
+    gone = [rotation.saved(Entry(f"ckpt-{number}", 5_000.0 + 40.0 * number)) for number in range(2, 6)]
+    assert gone == [["ckpt-1"], ["ckpt-2"], [], ["ckpt-4"]]
