@@ -15,14 +15,17 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 from simdist.arguments import number
 from simdist.checkpoint import Checkpoint
 from simdist.checkpoint.directory import found_in
+from simdist.checkpoint.manifest import MANIFEST
 from simdist.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
 from simdist.runtime.sleep import sleep
 
@@ -62,7 +65,8 @@ class SidecarEvaluator:
             virtual time of this task's device.
         data: as for its ``evaluate``; with an end, or with `steps`.
         checkpoint_dir: where `sd.Checkpoint` saves a ``model=``, or `keras.callbacks.ModelCheckpoint` writes files that end in .weights.h5
-            or .keras; the newest is the one with the largest numbers in its name. It may not exist yet.
+            or .keras; the newest is the one with the largest numbers in its name. One that is replaced by another of its name is new
+            where its content is. The directory may not exist yet.
         steps: batches of an evaluation; default None: all.
         max_evaluations: how many; default None: as many as there are, until no new file comes for `timeout_s`.
         callbacks: for ``evaluate``.
@@ -114,7 +118,7 @@ class SidecarEvaluator:
 
     def __post_init__(self) -> None:
         self._directory = Path(self.checkpoint_dir)
-        self._seen: set[Path] = set()
+        self._seen: dict[Path, Hashable] = {}  # with their contents
         if self._directory.is_file():
             raise InvalidArgumentError(f"checkpoint_dir={str(self._directory)!r} is a file; expected the directory of the checkpoints.")
         if self.max_evaluations is not None and self.max_evaluations < 1:
@@ -151,16 +155,16 @@ class SidecarEvaluator:
         return self.evaluations
 
     def _newest(self) -> Path | None:
-        """The newest file, unless it was seen."""
+        """The newest file, unless it was seen as it is."""
         found = self._directory.glob("*") if self._directory.is_dir() else ()
         checkpoints = [one.path for one in found_in(self._directory)]
         files = sorted([*checkpoints, *(path for path in found if path.name.endswith(SUFFIXES))], key=_numbers)
-        return files[-1] if files and files[-1] not in self._seen else None
+        return files[-1] if files and (files[-1] not in self._seen or self._seen[files[-1]] != _content_of(files[-1])) else None
 
     def _evaluate(self, path: Path) -> None:
-        self._seen.add(path)
         if not self.model.built:
             self._logs(steps=1)  # weights need variables, which are made for the shape of a batch
+        self._seen[path] = _content_of(path)  # as it is loaded: time has passed since it was found
         try:
             self._load(path)
         except (OSError, NotFoundError) as error:
@@ -193,6 +197,19 @@ def _require_weights(path: Path, *paths: Sequence[str]) -> None:
             f"The checkpoint {str(path)!r} is of another model than the one that SidecarEvaluator evaluates: it has nothing for "
             f"{', '.join(missing[:8])}. Make the model as the training makes it, or give each training a directory of its own."
         )
+
+
+def _content_of(path: Path) -> Hashable:
+    """What tells a file from another one of its name: no time of the machine, on which nothing may depend; None where it has vanished."""
+    try:
+        if path.is_dir():
+            return (path / MANIFEST).read_bytes()  # which counts the checkpoints of its directory
+        if zipfile.is_zipfile(path):  # of Keras, which writes the date into its metadata
+            with zipfile.ZipFile(path) as parts:
+                return tuple((part.filename, part.CRC) for part in parts.infolist() if part.filename != "metadata.json")
+        return sha256(path.read_bytes()).digest()
+    except (OSError, zipfile.BadZipFile):
+        return None
 
 
 def _numbers(path: Path) -> tuple[list[int], str]:

@@ -79,6 +79,28 @@ def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     assert run.results["worker:0"] == ["2.weights.h5"] and cluster.now >= 5
 
 
+@pytest.mark.parametrize("name", ["best.weights.h5", "best.keras"])
+def test_a_file_that_is_replaced_under_its_name_is_evaluated_again_where_its_weights_are_others(tmp_path: Path, name: str) -> None:
+    cluster = sd.Cluster({"worker": 1, "evaluator": 1})
+
+    def evaluate() -> list[float]:
+        evaluator = sd.SidecarEvaluator(build(), DATA, tmp_path, timeout_s=20.0)
+        return [found.logs["mae"] for found in evaluator.start()]
+
+    def train() -> None:
+        model = build()
+        for weight in (5.0, 4.0, 4.0, 3.0):
+            model.set_weights([np.float32([[weight]]), np.float32([1.0])])
+            model.save(tmp_path / name) if name.endswith(".keras") else model.save_weights(tmp_path / name)
+            sd.sleep(5.0)
+
+    beside, run = cluster.launch(evaluate, job="evaluator"), cluster.launch(train, job="worker")
+    run.join()
+    beside.join()
+    expected = [float(np.mean(np.abs((weight - 3) * X))) for weight in (5, 4, 3)]
+    np.testing.assert_allclose(beside.results["evaluator:0"], expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_wait_that_is_too_long_says_what_is_missing(tmp_path: Path) -> None:
     with sd.Cluster({"worker": 1}) as cluster:
         model = build()
