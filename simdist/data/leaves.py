@@ -106,8 +106,8 @@ def as_leaf(value: ArrayLike, what: str = "a component") -> Array:
         An array that may share memory with `value`; 64-bit numbers are narrowed unless ``jax_enable_x64`` is on.
 
     Raises:
-        InvalidArgumentError: a ragged list, objects that are neither numbers nor strings, numbers too large for their narrow dtype, or
-            text that ends in a zero.
+        InvalidArgumentError: a ragged list, objects that are neither numbers nor strings, or both in one list, numbers too large for their
+            narrow dtype, or text that ends in a zero.
 
     Example:
         >>> as_leaf([1, 2]).dtype.name, as_leaf(0.5).dtype.name, as_leaf([True]).dtype.name
@@ -123,7 +123,9 @@ def as_leaf(value: ArrayLike, what: str = "a component") -> Array:
     if array.dtype.kind == "O":
         array = text_of_objects(array)
     elif array.dtype.kind in "US" and not isinstance(value, np.ndarray):
-        require_whole_text(np.asarray(value, object).ravel().tolist())
+        flat: list[object] = np.asarray(value, object).ravel().tolist()
+        require_one_kind(flat)  # numpy writes the numbers of such a list as text
+        require_whole_text(flat)
     if array.dtype.kind not in KEPT_KINDS and not is_small_float(array.dtype):
         raise InvalidArgumentError(f"a component has dtype {array.dtype.name}; expected numbers, booleans or strings; convert it first")
     # Only 64-bit numbers are narrowed; foreign and text dtypes are nothing that JAX would look at here.
@@ -144,6 +146,8 @@ def text_of_objects(array: Array) -> Array:
         if all(isinstance(item, kind) for item in flat):
             require_whole_text(flat)
             return array.astype(kind)
+    if all(isinstance(item, (str, bytes, bool, int, float, complex, np.generic)) for item in flat):
+        require_one_kind(flat)
     odd = next(item for item in flat if not isinstance(item, str))
     if isinstance(odd, int):
         raise InvalidArgumentError(f"a component holds a number of {odd.bit_length()} bits; expected at most 64; hash such numbers first")
@@ -151,6 +155,22 @@ def text_of_objects(array: Array) -> Array:
         f"a component holds Python objects, among them a {type(odd).__name__}; expected numbers, booleans or strings; "
         "convert it to an array, or return a tuple or dict of arrays"
     )
+
+
+def require_one_kind(items: Sequence[object]) -> None:
+    """Refuse text among numbers or bytes: it would be an array of text, in which numbers are written out.
+
+    Raises:
+        InvalidArgumentError: there are several kinds, one of which is text.
+    """
+    text = next((item for item in items if isinstance(item, (str, bytes))), None)
+    kind = str if isinstance(text, str) else bytes
+    odd = next((item for item in items if not isinstance(item, kind)), None)
+    if text is not None and odd is not None:
+        raise InvalidArgumentError(
+            f"a component holds text, {text!r}, and {odd!r} of type {type(odd).__name__}; expected one kind; convert all of them to text, "
+            "or give two components"
+        )
 
 
 def require_whole_text(items: Sequence[object]) -> None:

@@ -235,6 +235,14 @@ def test_split_that_does_not_add_up_is_refused():
         Batch.from_value(np.zeros(4)).split([1, 2])
 
 
+@pytest.mark.parametrize("mixed", [["a", 1], [1.5, "a"], [b"a", True], ["a", b"a"], [["a", "b"], ["c", 2]], np.array(["a", 1], object)])
+def test_text_among_other_things_is_refused_and_not_written_out(mixed: Any):
+    for make in (lambda: Dataset.from_tensor_slices(mixed), lambda: plain(Dataset.range(2).map(lambda x: mixed))):
+        with pytest.raises(InvalidArgumentError, match=r"holds text, b?'a', and .* expected one kind"):
+            make()
+    assert plain(Dataset.from_tensor_slices([np.str_("a"), "bc"])) == ["a", "bc"]
+
+
 def test_list_is_an_array_and_loaders_lists_of_arrays_are_tuples():
     assert Dataset.from_tensors(([1.0], [1.0])).element_spec == (ArraySpec((1,), "float32"),) * 2
     (pair,) = list(Dataset.from_iterable([[np.zeros(2), np.ones(3)]]))
