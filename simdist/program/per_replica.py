@@ -13,9 +13,10 @@ import jax
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DTypeLike, HostArray, Tree, has_dtype
+from simdist.program.batch_rows import BatchRows
 from simdist.program.tracing import Tracer, active_tracer
 
-__all__ = ["PerReplica", "ReplicaArgument", "ReplicaLocal", "ReplicaLocalResult", "of_replica", "per_replica", "spread"]
+__all__ = ["PerReplica", "ReplicaArgument", "ReplicaLocal", "ReplicaLocalResult", "of_replica", "per_replica", "rows_of", "spread"]
 
 
 class ReplicaArgument:
@@ -96,10 +97,10 @@ class PerReplica(ReplicaArgument):
 class ReplicaLocal(PerReplica):
     """A replica-local value while a step is traced: only that of the traced replica is known."""
 
-    def __init__(self, tracer: Tracer, local_value: Tree) -> None:
+    def __init__(self, tracer: Tracer, local_value: Tree, global_rows: int | None = None) -> None:
         self.tracer = tracer
         self.local_value = local_value
-        self.global_rows = None
+        self.global_rows = global_rows
 
     @property
     def values(self) -> tuple[Tree, ...]:
@@ -159,13 +160,43 @@ def of_replica(structure: Tree, position: int) -> Tree:
             return leaf.local_value
         return leaf.values[position] if isinstance(leaf, PerReplica) else leaf
 
-    return jax.tree_util.tree_map(value_of, structure, is_leaf=lambda x: isinstance(x, PerReplica))
+    return jax.tree_util.tree_map(value_of, structure, is_leaf=_is_per_replica)
 
 
-def spread(structure: Tree) -> Tree:
-    """The result of `run` while a step is traced: arrays are replica-local; other values are the same for all."""
+def spread(structure: Tree, rows: BatchRows | None = None) -> Tree:
+    """The result of `run` while a step is traced: arrays are replica-local; other values are the same for all.
+
+    Args:
+        rows: of the batches that arrays of this structure may be parts of.
+    """
     tracer = active_tracer()
     assert tracer is not None
     if tracer.num_replicas == 1:
         return structure
-    return jax.tree_util.tree_map(lambda leaf: ReplicaLocal(tracer, leaf) if has_dtype(leaf) or tracer.differs(leaf) else leaf, structure)
+
+    def local(leaf: Tree) -> Tree:
+        if not has_dtype(leaf):
+            return ReplicaLocal(tracer, leaf) if tracer.differs(leaf) else leaf
+        return ReplicaLocal(tracer, leaf, rows.size_of(leaf.shape[0]) if rows is not None and leaf.shape else None)
+
+    return jax.tree_util.tree_map(local, structure)
+
+
+def rows_of(arguments: Tree, of_one: Tree) -> BatchRows:
+    """The rows of the batches that the arguments of one replica are parts of.
+
+    Args:
+        arguments: a structure with a `PerReplica` for what each replica has for itself.
+        of_one: the same with the values of one replica.
+    """
+    found = BatchRows()
+    leaves, structure = jax.tree_util.tree_flatten(arguments, is_leaf=_is_per_replica)
+    for leaf, value in zip(leaves, structure.flatten_up_to(of_one), strict=True):
+        for part in jax.tree_util.tree_leaves(value) if isinstance(leaf, PerReplica) else ():
+            if has_dtype(part) and part.shape:
+                found.note(part.shape[0], leaf.global_rows)
+    return found
+
+
+def _is_per_replica(leaf: Tree) -> bool:
+    return isinstance(leaf, PerReplica)

@@ -6,6 +6,7 @@ from typing import Never
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree, is_array
+from simdist.program.batch_rows import BatchRows
 from simdist.program.bound_call import ReplicaLocalSpec
 from simdist.program.per_replica import ReplicaLocal, spread
 from simdist.program.tracing import Tracer
@@ -35,7 +36,16 @@ class TracedIterator:
                 "strategy.run(fn, args=(next(iterator),))."
             )
         batch = self.tracer.next_batch(self.number)
-        return spread(batch) if self.distributed else batch
+        rows = self._rows()
+        return spread(batch, rows) if self.distributed else batch
+
+    def _rows(self) -> BatchRows:
+        """The rows of the batch that was just taken."""
+        rows, known = BatchRows(), self.tracer.part_rows.get((self.number, self.tracer.taken[self.number] - 1))
+        if known is not None:
+            self.tracer.global_rows.note(*known)
+            rows.note(*known)
+        return rows
 
     get_next = __next__
 
@@ -53,7 +63,7 @@ def given(tracer: Tracer, value: Tree, local_spec: ReplicaLocalSpec | None) -> T
     if local_spec is None or tracer.num_replicas == 1:
         return value
     if local_spec.global_rows is not None and is_array(value) and value.ndim:
-        tracer.global_rows[value.shape[0]] = local_spec.global_rows
+        tracer.global_rows.note(value.shape[0], local_spec.global_rows)
     tracer.is_rank_dependent = tracer.is_rank_dependent or not is_array(value)
     tracer.is_uneven = tracer.is_uneven or local_spec.is_uneven
-    return ReplicaLocal(tracer, value)
+    return ReplicaLocal(tracer, value, local_spec.global_rows)

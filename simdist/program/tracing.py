@@ -21,6 +21,7 @@ from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
+from simdist.program.batch_rows import BatchRows
 from simdist.program.captures import Captures
 from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, CollectiveOptions, GradientOptions, bind_collective
 from simdist.program.jaxprs import constants_in, frozen
@@ -71,6 +72,7 @@ class Tracer:
         whole_tables: variables of which rows are looked up, though their gradients never travel as rows.
         lookup_counts: how many rows of a variable were looked up since its gradients were last added.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
+        part_rows: rows of this replica's part of a batch, and of all parts, by the number of the iterator and of the batch.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
         made: the variables that the step has made, whichever replica was traced first.
@@ -104,7 +106,8 @@ class Tracer:
         self.collectives: list[Collective] = []
         self.asked_rank = self.is_rank_dependent = self.is_uneven = False
         self.in_replica = self.only_finite = self.has_duration = False
-        self.global_rows: dict[int, int] = {}
+        self.global_rows = BatchRows()
+        self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[object] = []
         self.created_variables: list[VariableHandle] = []
@@ -177,7 +180,7 @@ class Tracer:
             require_numbers(dtype, "a batch")
         avals = [Aval(tuple(shape), dtype) for shape, dtype in batch.signature[1]]
         if batch.global_rows is not None:
-            self.global_rows[batch.num_rows] = batch.global_rows
+            self.part_rows[iterator, position] = batch.num_rows, batch.global_rows
         leaves = self.mark(NextMarker(iterator, batch.signature), [], avals)
         self.structures[iterator, position] = cast(TreeStructure, batch.structure)
         return jax.tree_util.tree_unflatten(batch.structure, leaves)
@@ -266,17 +269,14 @@ class Tracer:
 
     def of_all(self, count: int) -> int:
         """How many all replicas have together of what this one has so many of, by the rows of its part of the batch."""
-        if len(self.global_rows) == 1:
-            ((rows, all_rows),) = self.global_rows.items()
-            return count * all_rows // rows if rows else count
-        return count * self.num_replicas
+        return self.global_rows.of_all(count, self.num_replicas)
 
     def differs(self, constant: object) -> bool:
         """Whether a constant that this replica hands to code across the replicas may have another value at another replica.
 
         It may where the step asked which replica it is, and where others have more or fewer rows: a number may be that of rows.
         """
-        is_uneven = self.is_uneven or any(rows * self.num_replicas != all_rows for rows, all_rows in self.global_rows.items())
+        is_uneven = self.is_uneven or self.global_rows.are_uneven(self.num_replicas)
         if not self.is_rank_dependent and not (is_uneven and isinstance(constant, (int, float))):
             return False
         number = len(self.reported_constants)

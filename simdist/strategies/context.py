@@ -8,6 +8,7 @@ from typing import Any
 
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskLocal
+from simdist.program.batch_rows import BatchRows, common_size
 from simdist.program.scope import Scope, chosen_scope, current_scope, is_default, open_scopes, running
 from simdist.program.tracing import active_tracer
 
@@ -28,6 +29,7 @@ class ReplicaContext:
 
     Args:
         strategy: whose replica it is.
+        parts: the rows of the batches that it was given parts of; None: it was given none.
 
     Example:
         >>> import simdist as sd
@@ -36,8 +38,9 @@ class ReplicaContext:
         PerReplica(0, 1)
     """
 
-    def __init__(self, strategy: Any) -> None:
+    def __init__(self, strategy: Any, parts: BatchRows | None = None) -> None:
         self.strategy = strategy
+        self.parts = BatchRows() if parts is None else parts
 
     @property
     def replica_id_in_sync_group(self) -> int:
@@ -89,10 +92,16 @@ class ReplicaContext:
         return self.strategy.merge_in_replica(merge_fn, args, kwargs or {})
 
     def global_batch_size(self, own_rows: int) -> int:
-        """Rows of the whole batch of which this replica has `own_rows`: exact where the step took it from a distributed dataset."""
-        tracer = active_tracer()
-        known = {} if tracer is None else tracer.global_rows
-        return known.get(own_rows, own_rows * self.num_replicas_in_sync)
+        """Rows of the whole batch of which this replica has `own_rows`: exact where the step took it from a distributed dataset.
+
+        Raises:
+            InvalidArgumentError: it has as many rows of batches of different sizes.
+        """
+        tracer, candidates = active_tracer(), [self.parts]
+        if tracer is not None and (own_rows in self.parts.unknown or not self.parts.sizes_of(own_rows)):
+            candidates.append(tracer.global_rows)
+        size = common_size(own_rows, candidates)
+        return own_rows * self.num_replicas_in_sync if size is None else size
 
 
 # For which replica code runs, the innermost last; None: across replicas, though a replica called it.
@@ -141,9 +150,9 @@ def require_stepping(strategy: Any) -> None:
 
 
 @contextmanager
-def replica(strategy: Any) -> Iterator[None]:
-    """Code inside runs for one replica."""
-    with running(strategy), _side(ReplicaContext(strategy), True):
+def replica(strategy: Any, parts: BatchRows) -> Iterator[None]:
+    """Code inside runs for one replica, which was given parts of batches."""
+    with running(strategy), _side(ReplicaContext(strategy, parts), True):
         yield
 
 

@@ -18,7 +18,7 @@ from simdist.arguments import name_of_function, require_arguments, require_shall
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.function import KEPT_SIGNATURES, StepFunction
-from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, spread
+from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, rows_of, spread
 from simdist.program.scope import running_scope
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
@@ -76,10 +76,13 @@ class ReplicaOperations:
                 return self.run_step(self._steps_of_replicas.get(fn, lambda: self._step_of_replicas(fn)), (list(args), kwargs or {}), {})
             return self.eagerly(lambda: self.run(fn, args, kwargs), name_of_function(fn, "run"))
         context.require_stepping(self)
-        with context.replica(self):
-            result = fn(*self._arguments_here(list(args)), **self._arguments_here(kwargs or {}))
+        given = list(args), kwargs or {}
+        here = self._arguments_here(given)
+        parts = rows_of(given, here)
+        with context.replica(self, parts):
+            result = fn(*here[0], **here[1])
         require_shallow(result, "the results of strategy.run")
-        return spread(result) if active_tracer() is not None else result
+        return spread(result, parts) if active_tracer() is not None else result
 
     @cached_property
     def _steps_of_replicas(self) -> BoundedCache[StepFunction, StepFunction]:
