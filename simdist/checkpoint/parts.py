@@ -19,6 +19,7 @@ from simdist.checkpoint.paths import original_name, replace_parts
 from simdist.checkpoint.plain_state import plain
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, HostArray
+from simdist.program.half_precision import widened
 from simdist.program.saved_parts import OwnState, SavedState
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.keras_objects import KerasVariable
@@ -356,5 +357,6 @@ def _combined(values: HostArray, combine: str) -> HostArray:
     if combine == "sum":
         return values.sum(axis=0, dtype=values.dtype)
     if combine == "mean":
-        return (values.sum(axis=0, dtype=values.dtype) / len(values)).astype(values.dtype)
+        wide = widened(values)
+        return (wide.sum(axis=0, dtype=wide.dtype) / len(values)).astype(values.dtype)
     return values[0]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -285,3 +286,20 @@ def test_the_counter_of_saves_is_restored_and_a_restore_that_fails_leaves_it(tmp
     another = sd.Checkpoint(v=v)
     another.restore(paths[1])
     assert another.save_counter == 2 and another.save(tmp_path / "ckpt") == str(tmp_path / "ckpt-3")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_mean_of_half_precision_is_that_of_all_replicas_though_their_sum_does_not_fit(dtype: str, tmp_path: Path) -> None:
+    numbers = jnp.asarray([40_000.0, 60_000.0], dtype)
+
+    def made(replicas: int) -> tuple[sd.MirroredStrategy, sd.Variable]:
+        strategy = sd.MirroredStrategy(replicas)
+        with strategy.scope():
+            return strategy, sd.Variable(jnp.zeros((), dtype), trainable=False, synchronization="on_read", aggregation="mean")
+
+    strategy, saved = made(2)
+    strategy.run(saved.assign, args=(strategy.distribute_values_from_function(lambda context: numbers[context.replica_id_in_sync_group]),))
+    path = sd.Checkpoint(v=saved).save(str(tmp_path / "mean"))
+    _, restored = made(3)
+    sd.Checkpoint(v=restored).restore(path)
+    assert restored.numpy() == jnp.asarray(np.asarray(numbers, np.float64).mean(), dtype)

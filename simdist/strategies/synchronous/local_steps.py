@@ -21,11 +21,13 @@ from functools import partial
 from typing import TypeAlias
 
 import jax
+import jax.numpy as jnp
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array
 from simdist.program.function import StepFunction
+from simdist.program.half_precision import widened
 from simdist.program.operations import Program, Update
 from simdist.program.saved_parts import SavedState, built
 from simdist.program.tracing import active_tracer
@@ -91,7 +93,7 @@ class LocalSteps(EveryReplica):
 
     def is_local(self, variable: Variable) -> bool:
         """Those that are trained; where all began is the same for all replicas."""
-        return variable.trainable and not self._makes_anchors
+        return _is_trained(variable) and not self._makes_anchors
 
     def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """Before the first training step, remember where all began."""
@@ -121,14 +123,16 @@ class LocalSteps(EveryReplica):
 
     def _trained(self, strategy: SteppingStrategy) -> list[Variable]:
         """The variables that differ among the replicas: those that are trained."""
-        return [v for v in strategy.variables if v.trainable and v.beginning is None and v.placement.spread == "replicas"]
+        return [v for v in strategy.variables if _is_trained(v) and v.beginning is None and v.placement.spread == "replicas"]
 
     def _means(self, strategy: SteppingStrategy) -> list[jax.Array]:
         """The averages of the variables over the replicas."""
         tracer = active_tracer()
         assert tracer is not None
-        totals = tracer.collective("all_reduce", [tracer.read(variable) for variable in self._trained(strategy)], label="variables")
-        return [total / tracer.num_replicas for total in totals]
+        trained = self._trained(strategy)
+        summands = [widened(tracer.read(variable)) for variable in trained]
+        totals = tracer.collective("all_reduce", summands, label="variables", averaged=True)
+        return [(total / tracer.num_replicas).astype(v.dtype) for v, total in zip(trained, totals, strict=True)]
 
     def _assign(self, strategy: SteppingStrategy, values: Sequence[jax.Array]) -> None:
         tracer = active_tracer()
@@ -194,6 +198,11 @@ class LocalSteps(EveryReplica):
 
 def _first_copy(variable: Variable) -> Array:
     return variable.placement.store.cell_value(variable, variable.placement.cells[0])
+
+
+def _is_trained(variable: Variable) -> bool:
+    """Whether an optimizer can change a variable: all are trainable by default, also counts and truth values, which have no mean."""
+    return variable.trainable and bool(jnp.issubdtype(variable.dtype, jnp.inexact))
 
 
 def _trains(programs: Sequence[Program]) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -113,3 +115,42 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
 def test_number_of_local_steps_is_a_whole_number(every: Any) -> None:
     with pytest.raises(TypeError, match="sync_every"):
         sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=every)
+
+
+def with_a_step(value: Any, **options: Any) -> tuple[Any, sd.Variable, Any]:
+    """A strategy, a variable of half precision, and a step that moves it by the number of the replica."""
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=2, **options)
+    with strategy.scope():
+        weight, optimizer = sd.Variable(jnp.asarray(value, "float16")), sd.Optimizer(optax.sgd(1.0))
+
+    def replica() -> None:
+        rank = sd.get_replica_context().replica_id_in_sync_group
+        optimizer.apply_gradients([(jnp.full_like(weight.value, -32.0 * rank), weight)])
+
+    return strategy, weight, sd.function(lambda: strategy.run(replica))
+
+
+def test_the_average_of_weights_whose_sum_does_not_fit_their_dtype() -> None:
+    strategy, weight, step = with_a_step(40_000.0)
+    for expected in (40_032.0, 40_064.0):  # the sum of the gradients is 32
+        step()
+        np.testing.assert_array_equal(weight.numpy(), np.float16(expected))
+    assert {(float(value), str(value.dtype)) for value in strategy.local_results(weight)} == {(40_064.0, "float16")}
+
+
+@pytest.mark.parametrize("outer", [None, 1.0])
+def test_variables_that_no_optimizer_changes_have_no_average(outer: float | None) -> None:
+    strategy, weight, step = with_a_step(1.0, outer_optimizer=None if outer is None else optax.sgd(outer))
+    with strategy.scope():
+        count, ready = sd.Variable(0), sd.Variable(True)
+
+    def both() -> None:
+        step.fn()
+        strategy.run(lambda: count.assign_add(1))
+
+    for number in range(1, 5):
+        sd.function(both)()
+        assert (count.numpy(), count.numpy().dtype) == (number, "int32")
+        assert (ready.numpy(), ready.numpy().dtype) == (True, "bool")
+    np.testing.assert_array_equal(weight.numpy(), np.float16(1 + 4 * 32))
+    assert [int(value) for value in strategy.local_results(count)] == [4, 4]
