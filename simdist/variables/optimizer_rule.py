@@ -43,7 +43,7 @@ from simdist.variables.slot_optimizer import (
 from simdist.variables.slots import OptimizerSlots, copies_of, require_one_value, unplaced, whole_of
 from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.update_rule import UpdateRule
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["OptimizerRule"]
 
@@ -184,7 +184,7 @@ class OptimizerRule(UpdateRule):
         Raises:
             FailedPreconditionError: a step asks before there is a count.
         """
-        tracer, store = active_tracer(), self.variables[0].placement.store
+        tracer = active_tracer()
         if not self.slot_optimizers:
             if tracer is not None:
                 raise FailedPreconditionError(
@@ -192,7 +192,7 @@ class OptimizerRule(UpdateRule):
                 )
             return 0
         cells = [slot_optimizer.cells[-1] for slot_optimizer in self.slot_optimizers.values()]
-        counter = unplaced("optimizer/iterations", (), Placement(cells, store, "copies"))
+        counter = unplaced("optimizer/iterations", *copies_of(self.variables[0].placement, cells))
         return int(counter.numpy()) if tracer is None else counter.traced_value(tracer)
 
     def state(self) -> dict[str, Variable]:

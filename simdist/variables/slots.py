@@ -115,8 +115,15 @@ def whole_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...]
 
 
 def copies_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement]:
-    """Shape and placement of state of an optimizer of which each task has a copy."""
-    return cells[0].aval.shape, Placement(cells, trained.store, "copies")
+    """Shape and placement of state of an optimizer of which each task has a copy, or each replica with variables of its own."""
+    of_replicas = {cell.replica: cell for cell in cells}
+    replicas = [cell.replica for cell in trained.cells]
+    # Until all replicas have theirs, and where one copy belongs to them all, each reads the first copy that it can.
+    if trained.spread == "replicas" and len(cells) == len(replicas) and of_replicas.keys() == set(replicas):
+        own = [of_replicas[replica] for replica in replicas]
+        return cells[0].aval.shape, Placement(own, trained.store, "replicas", "first")
+    readable_first = sorted(cells, key=lambda cell: cell.replica is not None)
+    return cells[0].aval.shape, Placement(readable_first, trained.store, "copies")
 
 
 def require_one_value(optimizer: str, role: Role, cells: Sequence[Cell]) -> None:

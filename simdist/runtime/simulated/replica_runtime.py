@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from simdist.errors import UnavailableError
+from simdist.errors import FailedPreconditionError, UnavailableError
 from simdist.ledger.entry import Site
 from simdist.ledger.replica_lanes import ReplicaLanes
 from simdist.program.values import Bundle
@@ -79,6 +79,11 @@ class SimulatedReplica(TakesPart):
         """Copy a variable from another device of the task; one that was lost is an error."""
         group = self.states.groups[number]
         first = group.cells[0]
+        if self.states.bundles[number] is not None and first.replica is not None and first.devices != (self.device,):
+            raise FailedPreconditionError(
+                f"{self.device} was about to read the {first.name} of {first.devices[0]}: each replica has a value of its own, which no "
+                "other can read in a step. Read it outside of steps, or exchange it by all_reduce or all_gather of the replica context."
+            )
         if self.states.bundles[number] is None or group.task != self.task.name or first.replica is not None or len(first.devices) > 1:
             raise UnavailableError(
                 f"{self.device} has no copy of {first.name} any more: {self.task.name} crashed after the variable was made. Build "
