@@ -20,7 +20,6 @@ A phase whose event does not come is left out, and the events may come in anothe
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -81,7 +80,7 @@ class Recovery:
         units, units_without: how far both came, in closures or steps.
         steps, steps_without: that all workers have ended; of a step that replicas take together, each counts.
         repeated_steps: how many steps were taken again: of closures, what workers have ended more; of replicas that step together, what
-            one of them, which never died, has begun more.
+            one of them, which never died, has begun more, or where all have died what one of them has ended more.
         lost_s: of work under way that died with its task.
         waited_s: seconds that the devices of all other workers were idle for longer, added up.
         loss, loss_without: of what both programs returned; None where it was not asked for, or there is no result.
@@ -211,18 +210,18 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
 
 
 def _begun_again(broken: Session, whole: Session) -> int:
-    """How many steps more a replica has begun that was never down: the most of any. One that died takes fewer, and repeats none."""
-    began, began_whole = _computations(broken.trace), _computations(whole.trace)
+    """How many steps more a task has begun, or ended where all have died: the most of any. Beside survivors, one that died repeats none."""
     down = {task_of(lane) for lane in broken.trace.spans.lanes() if len(broken.trace.spans.rows_where(lane=lane, category="down"))}
-    steps = len(whole.progress_s)
-    more = [began.get(lane, 0) - count for lane, count in began_whole.items() if task_of(lane) not in down]
-    of_a_step = max(began_whole.values(), default=0) / steps if steps else 1.0
-    return round(max(more, default=0) / of_a_step)
+    survivors = [task for task in whole.trace.steps if task not in down]
+    more = [_begun(broken, task) - _begun(whole, task) for task in survivors]
+    if not more:
+        more = [len(broken.trace.steps.get(task, ())) - len(ends_s) for task, ends_s in whole.trace.steps.items()]
+    return max(more, default=0)
 
 
-def _computations(trace: Trace) -> Counter[str]:
-    """How many programs each device has run."""
-    return Counter(span.lane for span in trace.spans.where(category="compute"))
+def _begun(session: Session, task: str) -> int:
+    """How many steps a task has begun, also those that did not end because another task had died."""
+    return len(session.trace.steps.get(task, ())) + session.cluster.world.task(task).broken_steps
 
 
 def _killed_s(fault: Fault) -> float | None:

@@ -64,7 +64,6 @@ class ProgramRun:
         result: what the program has returned.
         error: what it has failed with.
         output: what it has printed so far.
-        steps: how many steps the workers have ended.
         closures_s: when each completed closure was completed, in virtual seconds.
         furthest_s: when a worker's process had taken one step more than any before.
         real_s: seconds that the run has taken so far, of the clock on the wall.
@@ -78,10 +77,10 @@ class ProgramRun:
         self.state = "paused"
         self.result: Any = None
         self.error: BaseException | None = None
-        self.steps = 0
         self.closures_s: list[float] = []
         self.furthest_s: list[float] = []
         self._steps_of: Counter[tuple[str, int]] = Counter()
+        self._counted: Counter[str] = Counter()
         self.real_s = 0.0
         self.waiting = list(commands)
         self.done: list[Command] = []
@@ -123,6 +122,11 @@ class ProgramRun:
     def is_over(self) -> bool:
         """Whether the program has ended."""
         return self.state in ("finished", "failed", "closed")
+
+    @property
+    def steps(self) -> int:
+        """How many steps the workers have ended, as the log counts them: one that was undone counts no more."""
+        return self.cluster.trace.num_steps
 
     @property
     def closures(self) -> int:
@@ -276,8 +280,8 @@ class ProgramRun:
         self._plan(command)
 
     def _step_ended(self, task: str) -> None:
-        if not task.startswith("ps:"):
-            self.steps += 1
+        if self.cluster.world.task(task).steps > self._counted[task]:  # a server has updates; looks and gathers are no steps
+            self._counted[task] += 1
             process = task, self.cluster.world.task(task).process.incarnation
             self._steps_of[process] += 1
             if self._steps_of[process] > len(self.furthest_s):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from simdist.errors import FailedPreconditionError, UnavailableError
+from simdist.errors import AbortedError, FailedPreconditionError, UnavailableError
 from simdist.ledger.entry import Site
 from simdist.ledger.replica_lanes import ReplicaLanes
+from simdist.program.arrays import Arrays
+from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later, OperationResult
-from simdist.runtime.linked import Apply, ApplyAll, ReadGroups
+from simdist.runtime.linked import Apply, ApplyAll, ReadGroups, RunKernel
 from simdist.runtime.linked_rows import RowOperands, inputs_of
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.collective_group import CollectiveGroup
@@ -60,6 +62,11 @@ class SimulatedReplica(TakesPart):
         self.counts = counts
         self.updates: dict[int, int] = {}
         self._counted: tuple[int, int] | None = None  # steps and draws of the task with this step
+        self._has_computed = False
+
+    def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays) -> Sequence[Bundle] | Later:
+        self._has_computed = True
+        return super().compute(op, inputs, batch, host)
 
     # -- variables of this device, or of another one of its task ----------------------------------------------------
 
@@ -177,9 +184,11 @@ class SimulatedReplica(TakesPart):
             self._counted = self.number + self.counts, self.draw + self._draws
             super().step_done()
 
-    def step_undone(self) -> None:
-        """The step has failed for another replica, so it does not count for this task either."""
+    def step_undone(self, error: BaseException) -> None:
+        """The step has failed for this or another replica, so it does not count for this task."""
         task = self.task
+        if self.leads and self.counts and self._has_computed and isinstance(error, (UnavailableError, AbortedError)):
+            task.broken_steps += 1
         if self._counted == (task.steps, task.draws):
             task.steps, task.draws = self.number, self.draw
             if self.counts:

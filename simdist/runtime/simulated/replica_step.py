@@ -164,9 +164,9 @@ class ReplicaStep:
                 self._side_by_side()
             if self.errors:
                 raise self.errors[0]
-        except BaseException:
+        except BaseException as error:
             for replica in self.replicas:
-                replica.runtime.step_undone()
+                replica.runtime.step_undone(error)
             raise
         finally:
             self.lanes.close()

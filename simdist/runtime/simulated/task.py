@@ -74,6 +74,7 @@ class Task:
         processor: its own one; its device has the figures.
         processors: all of them, by place.
         steps: steps of all its incarnations.
+        broken_steps: those that it has begun, and that did not end because another task had died.
         draws: those of them that drew random numbers: each of these has a number of its own, whatever was evaluated in between.
         updates: of variables that it holds, by all its incarnations.
         slowness: factor on the time of everything that it computes.
@@ -97,6 +98,7 @@ class Task:
         self._slow_factors: dict[object, float] = {}
         self.restart_plan: object = None
         self.steps = 0
+        self.broken_steps = 0
         self.draws = 0
         self.updates = 0
         self.down_since_s = 0.0
