@@ -1,10 +1,10 @@
 """What a fault has cost: the story of one failure, against the run in which it did not happen.
 
 The other run is exact: the same program, cluster, seed and commands, without this one. Both come on by units: completed closures, or
-where there are none steps. How far the run *lags* is when it had come so far, less when the other one had; while the next unit is
-overdue it lags by at least the time that has passed since. The lag is 0 before the fault, and at the end it is the difference of both
-runs. So what it grows by in each phase of the recovery sums to that difference, exactly. A phase in which the cluster gains time costs
-less than nothing.
+where there are none steps of the training (progress.py). How far the run *lags* is when it had come so far, less when the other one had;
+while the next unit is overdue it lags by at least the time that has passed since. The lag is 0 before the fault, and at the end it is the
+difference of both runs. So what it grows by in each phase of the recovery sums to that difference, exactly. A phase in which the cluster
+gains time costs less than nothing.
 
     phase       ends with
     detection   the first task believes that something is down
@@ -77,7 +77,7 @@ class Recovery:
         state_without: how it ends without the fault.
         phases: in order; the first one begins with the fault. Empty for a fault that never began.
         end_s, end_without_s: when both runs end.
-        units, units_without: how far both came, in closures or steps.
+        units, units_without: how far both came, in closures or in steps of the training; one that is taken again is no progress.
         steps, steps_without: that all workers have ended; of a step that replicas take together, each counts.
         repeated_steps: how many steps were taken again: of closures, what workers have ended more; of replicas that step together, what
             one of them, which never died, has begun more, or where all have died what one of them has ended more.
@@ -118,7 +118,7 @@ class Recovery:
         otherwise = "" if self.state == self.state_without else f" {self.state_without}"
         ends = f"{self.state} at {self.end_s:.6f} s, without the fault{otherwise} at {self.end_without_s:.6f} s"
         yield "cost", f"{self.cost_s:+.6f} s: {ends}"
-        if self.units < self.units_without:  # a step that a group takes again counts again
+        if self.units < self.units_without:
             yield "came to", f"{self.units} of {self.units_without} closures or steps"
         yield "repeated", f"{self.repeated_steps} steps"
         yield "lost", f"{self.lost_s:.6f} s of work under way"
@@ -191,7 +191,7 @@ def _story(broken: Session, whole: Session, number: int) -> Recovery:
         if killed_s is not None and killed_s <= broken.now:
             later = broken.commands[number + 1 :]  # these may kill the same tasks, too
             alone = whole if not later else _ended(broken.fork(0.0, without=broken.commands[number:]))
-            lost_s = sum(_lost_s(alone.trace, task, killed_s, alone.progress_s, _retried(broken.trace, task, killed_s)) for task in tasks)
+            lost_s = sum(_lost_s(alone.trace, task, killed_s, _retried(broken.trace, task, killed_s)) for task in tasks)
     return Recovery(
         fault=fault.describe() if fault is not None else str(dict(broken.commands[number].fault)),
         state=broken.state,
@@ -323,14 +323,13 @@ def _retried(trace: Trace, task: str, fired_s: float) -> set[int]:
     return {int(instant.facts["closure"]) for instant in retries if instant.cause == retries[0].cause}
 
 
-def _lost_s(trace: Trace, task: str, fired_s: float, units: Sequence[float], retried: set[int]) -> float:
+def _lost_s(trace: Trace, task: str, fired_s: float, retried: set[int]) -> float:
     """Seconds since a task began what it had under way: its closure, or with other replicas a step.
 
     Args:
         trace: of the run in which the task goes on, and comes to the end of what it had under way.
         task: that died.
         fired_s: when it died.
-        units: when the run in which it goes on came on by one.
         retried: closures that were run again; one that has ended is lost, too, where its reply had not arrived.
     """
     spans = trace.spans
@@ -339,7 +338,8 @@ def _lost_s(trace: Trace, task: str, fired_s: float, units: Sequence[float], ret
         begun = rows[spans.start[rows] < fired_s].tolist()
         lost = [row for row in begun if spans.end[row] > fired_s or (row == begun[-1] and spans.facts_of(row)["closure"] in retried)]
         return sum(min(fired_s, float(spans.end[row])) - float(spans.start[row]) for row in lost)
-    step_began_s = max((unit_s for unit_s in units if unit_s <= fired_s), default=0.0)
+    restarts_s = [instant.time_s for instant in trace.instants.where(lane=task, category="restart")]
+    step_began_s = max((moment_s for moment_s in [*trace.steps.get(task, ()), *restarts_s] if moment_s <= fired_s), default=0.0)
     for lane in (lane for lane in spans.lanes() if lane.split("/")[0] == task):
         rows = spans.rows_where(lane=lane)
         under_way = rows[(spans.start[rows] < fired_s) & (spans.end[rows] > step_began_s)].tolist()

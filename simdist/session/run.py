@@ -13,7 +13,7 @@ import io
 import sys
 import time
 import warnings
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.controlled import is_controlled
 from simdist.session.commands import Command
+from simdist.session.progress import steps_of_training_s
 
 __all__ = ["Goal", "Program", "ProgramRun"]
 
@@ -65,7 +66,6 @@ class ProgramRun:
         error: what it has failed with.
         output: what it has printed so far.
         closures_s: when each completed closure was completed, in virtual seconds.
-        furthest_s: when a worker's process had taken one step more than any before.
         real_s: seconds that the run has taken so far, of the clock on the wall.
         done, faults: the commands that were done, and the fault of each.
         inbox: faults that other threads put there, to be injected between two events.
@@ -78,9 +78,6 @@ class ProgramRun:
         self.result: Any = None
         self.error: BaseException | None = None
         self.closures_s: list[float] = []
-        self.furthest_s: list[float] = []
-        self._steps_of: Counter[tuple[str, int]] = Counter()
-        self._counted: Counter[str] = Counter()
         self.real_s = 0.0
         self.waiting = list(commands)
         self.done: list[Command] = []
@@ -96,7 +93,6 @@ class ProgramRun:
         self._stop: BaseException | None = None  # what the caller of `advance` gets, and not the program
         self._greenlet = greenlet.greenlet(self._play)
         self.clock.pauses = self
-        cluster.world.step_ended.append(self._step_ended)
         cluster.world.closure_completed.append(lambda: self.closures_s.append(self.clock.now))
 
     @property
@@ -135,8 +131,8 @@ class ProgramRun:
 
     @property
     def progress_s(self) -> list[float]:
-        """When the run came on by one: at each completed closure, or where it has none at each step of the task that had taken most."""
-        return self.closures_s or self.furthest_s
+        """When the run came on by one: at each completed closure, or where it has none at each step that took the training further."""
+        return self.closures_s or steps_of_training_s(self.cluster.trace)
 
     def next_s(self) -> float:
         """When the next event comes; the present second where none is to come."""
@@ -278,14 +274,6 @@ class ProgramRun:
         del self.waiting[0]
         self.stand_at(command.at_s)
         self._plan(command)
-
-    def _step_ended(self, task: str) -> None:
-        if self.cluster.world.task(task).steps > self._counted[task]:  # a server has updates; looks and gathers are no steps
-            self._counted[task] += 1
-            process = task, self.cluster.world.task(task).process.incarnation
-            self._steps_of[process] += 1
-            if self._steps_of[process] > len(self.furthest_s):
-                self.furthest_s.append(self.clock.now)
 
     # -- between the two ------------------------------------------------------------------------------------------
 
