@@ -5,6 +5,7 @@ JAX. The names are those of ``tf.distribute``.
 """
 
 import importlib as _importlib
+import os as _os
 import sys as _sys
 import types as _types
 import typing as _typing
@@ -64,6 +65,8 @@ if _typing.TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _LATE = ("estimator", "feature_column")
+
+_os.environ.setdefault("KERAS_BACKEND", "jax")  # programs that import Keras by its own name after this package get the right one, too
 
 
 def __getattr__(name: str) -> _types.ModuleType:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from simdist import compilation_cache
+from simdist.arguments import takes
 from simdist.doctor import examine, missing
 from simdist.errors import SimdistError
 
@@ -78,8 +79,13 @@ def _run(options: argparse.Namespace) -> int:
     if options.of_script is not None:
         print("Words after -- are the arguments of a script on a cluster: they need --cluster FILE.", file=sys.stderr)
         return 2
+    try:
+        compile(options.program.read_bytes(), str(options.program), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        print(f"{options.program} is not Python: {error}", file=sys.stderr)
+        return 2
     names: dict[str, Any] = runpy.run_path(str(options.program))
-    if "main" not in names:
+    if not takes(names.get("main"), seed=0, crash=True):
         print(
             f"{options.program} defines no main(seed=..., crash=...); that is what `run` calls. A script that runs on every task of a "
             "cluster needs --cluster FILE.",

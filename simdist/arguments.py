@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from enum import Enum
@@ -19,6 +20,7 @@ __all__ = [
     "optional_flag",
     "require_arguments",
     "require_shallow",
+    "takes",
     "whole_number",
     "word_of",
 ]
@@ -176,6 +178,26 @@ def require_arguments(args: Any, kwargs: Any, of: str) -> None:
     if not isinstance(kwargs, (dict, type(None))):
         raise InvalidArgumentError(f"kwargs must be a dict from name to argument; got {type(kwargs).__name__}. Write kwargs={{'x': x}}.")
     require_shallow((args, kwargs), f"the arguments of {of}")
+
+
+def takes(fn: object, *args: object, **kwargs: object) -> bool:
+    """Whether a function can be called with these arguments, as far as it says so; it is not called.
+
+    Example:
+        >>> takes(lambda x: x, 1), takes(lambda: 0, 1), takes(lambda x: x, y=1), takes(7), takes(max, 1)
+        (True, False, False, False, True)
+    """
+    if not callable(fn):
+        return False
+    try:
+        signature = inspect.signature(fn)
+    except ValueError:  # of some functions that are not Python nobody can tell
+        return True
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def name_of_function(fn: object, otherwise: str) -> str:

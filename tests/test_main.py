@@ -25,6 +25,24 @@ def test_run_of_a_file_without_main_says_so(tmp_path: Path, capsys: pytest.Captu
     assert "defines no main" in capsys.readouterr().err
 
 
+def test_run_of_a_script_for_tasks_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text("def main():\n    raise SystemExit('was called')\n")
+    assert main(["run", str(tmp_path / "train.py")]) == 2
+    assert "needs --cluster FILE" in capsys.readouterr().err
+
+
+def test_run_of_what_is_not_python_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken.py").write_text("def main(:\n")
+    assert main(["run", str(tmp_path / "broken.py")]) == 2
+    assert "broken.py is not Python: invalid syntax" in capsys.readouterr().err
+
+
+def test_keras_by_its_own_name_computes_with_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KERAS_BACKEND")
+    code = "import simdist, keras; print(keras.backend.backend())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "jax"
+
+
 def test_bench_with_a_base_hands_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     called = list[list[str]]()
     monkeypatch.setattr(subprocess, "call", lambda command: called.append(command) or 1)

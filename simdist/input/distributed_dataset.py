@@ -8,7 +8,7 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from simdist.data import Dataset
@@ -41,7 +41,7 @@ class DistributedDataset:
         input: the source, shared among the workers that there were when it was last asked for.
 
     Raises:
-        TypeError: `options` are something else.
+        TypeError: `options` are something else, or the source is an array or a structure of arrays, whose rows are no batches.
         InvalidArgumentError: the pipeline is to run on a device.
 
     Example:
@@ -54,6 +54,11 @@ class DistributedDataset:
     def __init__(self, strategy: ReplicaLayout, source: Source, options: InputOptions | None = None) -> None:
         if options is not None and not isinstance(options, InputOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"options is {options!r}; expected sd.InputOptions(...) or None")
+        if isinstance(source, (tuple, Mapping, str, bytes)) or hasattr(source, "__array__"):
+            raise TypeError(
+                f"distribute_dataset takes an sd.Dataset of global batches, or another iterable of them; got {type(source).__name__}. "
+                "Write sd.Dataset.from_tensor_slices(...).batch(global_batch_size)."
+            )
         self.strategy = strategy
         self.options = InputOptions() if options is None else options
         if self.options.experimental_place_dataset_on_device:

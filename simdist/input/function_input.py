@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from simdist.arguments import takes
 from simdist.data.dataset import Dataset
 from simdist.data.leaves import ArraySpec, Tree, unflatten
 from simdist.input.context import InputContext, InputOptions, InputReplicationMode
@@ -36,7 +37,7 @@ class DatasetCreator:
     """
 
     def __init__(self, dataset_fn: Callable[[InputContext], Dataset], input_options: InputOptions | None = None) -> None:
-        if not callable(dataset_fn):
+        if not takes(dataset_fn, InputContext()):
             raise TypeError(
                 f"DatasetCreator was given {dataset_fn!r}; expected a function that takes an InputContext "
                 "and returns a Dataset; write DatasetCreator(lambda context: dataset)"

@@ -34,7 +34,8 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
     if isinstance(devices, int):
         return [f"gpu:{number}" for number in range(devices)]
     if isinstance(devices, str):
-        raise InvalidArgumentError(f"devices={devices!r} must be a list of names; write [{devices!r}].")
+        wanted = f"a number; write devices={devices}" if devices.isdecimal() else f"a list of names; write [{devices!r}]"
+        raise InvalidArgumentError(f"devices={devices!r} must be {wanted}.")
     if devices is not None and not isinstance(cast(Any, devices), Sequence):
         raise InvalidArgumentError(f"devices={devices!r} must be a number of devices, or a list of names such as ['gpu:0', 'gpu:1'].")
     given = [default] if devices is None else list(devices)

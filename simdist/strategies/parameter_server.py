@@ -128,7 +128,7 @@ class ParameterServerStrategy(Strategy):
                 raise InvalidArgumentError(
                     f"ParameterServerStrategy needs at least one {job} task; the cluster has {cluster.spec.as_dict()!r}."
                 )
-        if variable_partitioner is not None and not callable(variable_partitioner):
+        if variable_partitioner is not None and (isinstance(variable_partitioner, type) or not callable(variable_partitioner)):
             raise TypeError(f"variable_partitioner is {variable_partitioner!r}; expected for example sd.FixedShardsPartitioner(2)")
         super().__init__(cluster)
         self.partitioner = variable_partitioner
@@ -362,7 +362,9 @@ class ParameterServerStrategy(Strategy):
             TypeError: not an `sd.Dataset`.
         """
         if not isinstance(cast(object, dataset), Dataset):
-            raise TypeError(f"distribute_dataset takes an sd.Dataset; got {type(dataset).__name__}.")
+            raise TypeError(
+                f"distribute_dataset takes an sd.Dataset; got {type(dataset).__name__}. Write sd.Dataset.from_tensor_slices(...).batch(n)."
+            )
         if self.replicas is None:
             return DistributedFromFunction(lambda _: dataset, options, dataset)
         return ReplicatedInput(self.engine, lambda _: dataset, options, dataset)

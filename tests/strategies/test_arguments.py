@@ -139,3 +139,32 @@ def test_input_mode_may_be_its_name() -> None:
 def test_an_implementation_in_the_place_of_the_cluster_says_where_it_belongs() -> None:
     with pytest.raises(InvalidArgumentError, match=r"sd\.CommunicationOptions\(implementation=sd\.CommunicationImplementation\.NCCL\)"):
         sd.MultiWorkerMirroredStrategy(sd.CommunicationImplementation.NCCL)  # pyright: ignore[reportArgumentType]
+
+
+HELPFUL: dict[str, tuple[Callable[[], Any], str]] = {
+    "array": (lambda: sd.MirroredStrategy(2).distribute_dataset(np.ones((4, 2))), r"got ndarray\..*from_tensor_slices"),
+    "pair": (lambda: sd.MirroredStrategy(2).distribute_dataset((np.ones((4, 2)), np.ones(4))), r"got tuple\..*from_tensor_slices"),
+    "array at servers": (
+        lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})).distribute_dataset(np.ones(4)),  # pyright: ignore[reportArgumentType]
+        r"got ndarray\..*from_tensor_slices",
+    ),
+    "class of partitioners": (
+        lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), sd.MinSizePartitioner),
+        r"MinSizePartitioner.*expected for example sd\.FixedShardsPartitioner\(2\)",
+    ),
+    "digits": (lambda: sd.MirroredStrategy("4"), "write devices=4"),  # pyright: ignore[reportArgumentType]
+    "a name": (lambda: sd.MirroredStrategy("gpu:0"), r"write \['gpu:0'\]"),  # pyright: ignore[reportArgumentType]
+    "no context": (lambda: sd.DatasetCreator(lambda: sd.Dataset.range(3)), "takes an InputContext"),  # type: ignore[arg-type, misc]
+}
+
+
+@pytest.mark.parametrize(("use", "says"), HELPFUL.values(), ids=HELPFUL.keys())
+def test_what_is_mistaken_for_something_else_is_refused_with_what_to_write(use: Callable[[], Any], says: str) -> None:
+    with pytest.raises((TypeError, InvalidArgumentError), match=says):
+        use()
+
+
+def test_a_list_of_batches_is_distributed() -> None:
+    batches = [np.arange(4.0), np.arange(2.0)]
+    elements = sd.MirroredStrategy(2).distribute_dataset(batches)
+    assert [[part.tolist() for part in element.values] for element in elements] == [[[0, 1], [2, 3]], [[0], [1]]]
