@@ -22,9 +22,9 @@ __all__ = ["Cache", "cached_shuffles_of", "give_common_seeds", "shuffles_of"]
 class Cache(Reorder):
     """Elements are made once, by the first iterator that gets so far, and remembered in their order.
 
-    A shuffle before a cache therefore has one order for ever, that of its iteration 0. An element that cannot be made is tried again by
-    the next iterator that gets there. An iterator that is restored to a position with other seeds begins anew; those that are open keep
-    what they have.
+    A shuffle before a cache therefore has one order for ever, that of its iteration 0. An element that cannot be made stays the next one:
+    it is tried again when an iterator gets there, or asks once more. An iterator that is restored to a position with other seeds begins
+    anew; those that are open keep what they have.
     """
 
     def __init__(self, source: Node) -> None:
@@ -45,7 +45,11 @@ class Cache(Reorder):
         def pull(limit: int) -> Array:
             nonlocal at
             if at >= kept.length and not kept.ended:
-                kept.extend(limit)
+                try:
+                    kept.extend(limit)
+                except Exception:
+                    one_pass.stays = True
+                    raise
             chunk = kept.elements[at : min(at + limit, kept.length)]
             at += len(chunk)
             return _for_one_pass(chunk)

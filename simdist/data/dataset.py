@@ -57,6 +57,9 @@ class Dataset(DatasetCreation):
         reaches a random generator, a clock, an iterator or an open file. Code of other packages is not read. Where such code
         draws, and seldom, say ``pure=False``: else each epoch may repeat the draws of the first.
 
+        An element on which the function raises does so when its turn comes; one who asks again gets the next one. A batch that holds it is
+        left out as a whole.
+
         Args:
             map_func: returns arrays, numbers, strings, or a tuple or dict of them; a list is an array. What it reads besides
                 its arguments is read when an element is first computed; a later ``map`` reads it anew.

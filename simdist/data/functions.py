@@ -9,7 +9,7 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from simdist.data import streams
@@ -76,7 +76,7 @@ class Map(Transform):
             return self.source.open(one_pass)
         pull = self.source.open_elements(one_pass)
         one_pass.will_call(self.fn)
-        return lambda limit: streams.as_objects([self.element(batch) for batch in pull(limit)])
+        return each(pull, self.element)
 
     def element(self, batch: Batch) -> Batch:
         """One element mapped, with the structure that all results have."""
@@ -116,6 +116,30 @@ class Map(Transform):
         finally:
             reach.put_back()
         return tried
+
+
+def each(source: Pull, fn: Callable[[Batch], Batch]) -> Pull:
+    """What `fn` gives for each element; one on which it raises does so when its turn comes, and is passed over."""
+    waiting = streams.NOTHING
+    failure: Exception | None = None
+
+    def pull(limit: int) -> Array:
+        nonlocal waiting, failure
+        if failure is None and not len(waiting):
+            waiting = source(limit)
+        items: list[Batch] = []
+        while failure is None and len(waiting) and len(items) < limit:
+            batch, waiting = waiting[0], waiting[1:]
+            try:
+                items.append(fn(batch))
+            except Exception as error:
+                failure = error
+        if failure is None or items:
+            return streams.as_objects(items)
+        error, failure = failure, None
+        raise error
+
+    return pull
 
 
 def common_rows(batch: Batch) -> int | None:
@@ -195,24 +219,29 @@ class Filter(Reorder):
 
 
 def kept_rows(source: Pull, rule: Predicate) -> Pull:
-    """The rows that a pure filter keeps; a row on which it raises does so when its turn comes."""
+    """The rows that a pure filter keeps; a row on which it raises does so when its turn comes, and is passed over."""
+    waiting = streams.NOTHING
     failure: Exception | None = None
     patience = 64 * rule.table.num_rows + FUTILE_ROWS
 
     def pull(limit: int) -> Array:
-        nonlocal failure
+        nonlocal waiting, failure
         dropped = 0
         while failure is None:
             if dropped > patience:
                 raise InvalidArgumentError(
                     f"a filter dropped {dropped:,} elements one after another and may never keep one; put the filter before repeat()"
                 )
-            chunk = streams.NOTHING if rule.drops_all else source(limit)
+            if not len(waiting):
+                waiting = streams.NOTHING if rule.drops_all else source(limit)
+            chunk = waiting[:limit]
             keeps, failure = rule.decide(chunk)
             kept = chunk[: len(keeps)][keeps]
+            waiting = waiting[len(keeps) + (failure is not None) :]
             if len(kept) or (not len(chunk)):
                 return kept
             dropped += len(chunk)
-        raise failure
+        error, failure = failure, None
+        raise error
 
     return pull

@@ -56,9 +56,10 @@ class BatchRows(Transform):
         if table is not None:
             return streams.row_batches(self.source.open(one_pass), table, self.batch_size, self.drop_remainder)
         pull = self.source.open(one_pass)
+        held: list[Batch] = []
 
         def pull_batch(limit: int) -> Array:
-            items = list(streams.filled(pull, self.batch_size))
+            items = one_pass.gathered(pull, self.batch_size, held)
             full = len(items) == self.batch_size
             return streams.as_objects([stack(items)] if full or (items and not self.drop_remainder) else [])
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from simdist.data.batch import Batch
 from simdist.data.caching import cached_shuffles_of, shuffles_of
 from simdist.data.leaves import Element
 from simdist.data.nodes import Node, Pass
 from simdist.data.optional_element import OptionalElement
-from simdist.data.positions import Position, consumed_and_bases, seeds_in
+from simdist.data.positions import Position, consumed_and_bases, failed_in, seeds_in
 from simdist.data.reorder import Shuffle
 from simdist.data.streams import MAX_CHUNK, Pull
 from simdist.errors import InvalidArgumentError
@@ -55,10 +56,12 @@ class DatasetIterator(StepIterator):
         self._bases = [shuffle.iterations for shuffle in self._shuffles] if bases is None else list(bases)
         for shuffle, base in zip(self._shuffles, self._bases, strict=True):
             shuffle.iterations = max(shuffle.iterations, base + 1)
+        self._pass = Pass()
         self._pull: Pull | None = None
         self._step = 1
-        self._queue: deque[Batch] = deque()
-        self._consumed = 0
+        self._queue: deque[tuple[int, Batch]] = deque()  # with their numbers in the pass
+        self._pulled = 0  # elements of the pass that are in the queue, or were
+        self._failed: list[int] = []  # the numbers of those that a step could not make
 
     def __iter__(self) -> DatasetIterator:
         return self
@@ -73,7 +76,7 @@ class DatasetIterator(StepIterator):
         return OptionalElement.of_next(self)
 
     def next_batch(self) -> Batch:
-        """The next element, as rows or as arrays.
+        """The next element, as rows or as arrays. One that raises is passed over, as in tf.data: the next call goes on behind it.
 
         Raises:
             StopIteration: there is none left.
@@ -81,35 +84,43 @@ class DatasetIterator(StepIterator):
         queue = self._queue
         if not queue:
             self._fill()
-        batch = queue[0]
+        _, batch = queue[0]
         if batch.table is not None and batch.table.unvisited and batch.rows is not None:
-            batch.table.compute(batch.rows)
-        self._consumed += 1
-        return queue.popleft()
+            try:
+                batch.table.compute(batch.rows)
+            except Exception:
+                queue.popleft()
+                raise
+        queue.popleft()
+        return batch
 
     def next_is(self, signature: BatchSignature) -> bool:
         """Whether the next element is there already, and has this signature; runs no code of the pipeline."""
         if not self._queue:
             return False
-        found = self._queue[0].signature
+        found = self._queue[0][1].signature
         return found is signature or found == signature
 
     def peek(self, i: int = 0) -> Batch:
-        """The element that the next call but `i` of `next_batch` will give; nothing is consumed.
+        """The element that the next call but `i` of `next_batch` will give; nothing is consumed, but one that raises is passed over.
 
         Raises:
             StopIteration: there are not so many left.
         """
         while len(self._queue) <= i:
             self._fill()
-        batch = self._queue[i]
+        _, batch = self._queue[i]
         if batch.table is not None and batch.rows is not None:
-            batch.table.compute(batch.rows)
+            try:
+                batch.table.compute(batch.rows)
+            except Exception:
+                del self._queue[i]
+                raise
         return batch
 
     def state_dict(self) -> Position:
         """The position, as plain numbers: elements consumed, the iteration in which each shuffle began, and its seed; the seeds of shuffles
-        before a cache.
+        before a cache; and the numbers of elements that a step could not make, where there were some, which count as consumed.
 
         Example:
             >>> from simdist.data import Dataset
@@ -119,6 +130,8 @@ class DatasetIterator(StepIterator):
             {'consumed': 1, 'shuffles': [0], 'seeds': [1]}
         """
         position: Position = {"consumed": self._consumed, "shuffles": list(self._bases)}
+        if failed := [number for number in self._failed if number < self._consumed]:
+            position["failed"] = failed
         for kind, shuffles in (("seeds", self._shuffles), ("cached_seeds", self._cached)):
             if shuffles:
                 position[kind] = [self._seeds[shuffle] for shuffle in shuffles]
@@ -146,47 +159,67 @@ class DatasetIterator(StepIterator):
         """
         consumed, bases = consumed_and_bases(state, len(self._shuffles))
         seeds = {**self._saved_seeds(state, "seeds", self._shuffles), **self._saved_seeds(state, "cached_seeds", self._cached)}
+        failed = failed_in(state)
         is_ahead = self._pull is not None and bases == self._bases and seeds == self._seeds
-        if not is_ahead or self._consumed > consumed:
+        if not is_ahead or self._consumed > consumed or any(number >= consumed for number in self._failed):
             self._bases, self._seeds = bases, seeds
             for shuffle, seed in seeds.items():
                 shuffle.seed = seed  # of iterators that are made from now on
             self._open()
-            self._consumed = 0
-        self._skip(consumed)  # which an iterable that has only one pass can do, too
-        self._consumed = consumed
+        self._skip(consumed, failed)  # which an iterable that has only one pass can do, too
+        self._failed = failed
 
     def _saved_seeds(self, state: Position, kind: str, shuffles: Sequence[Shuffle]) -> dict[Shuffle, int]:
         seeds = seeds_in(state, [self._seeds[shuffle] for shuffle in shuffles], [shuffle.draws_seed for shuffle in shuffles], kind)
         return dict(zip(shuffles, seeds, strict=True))
 
+    @property
+    def _consumed(self) -> int:
+        return self._queue[0][0] if self._queue else self._pulled
+
     def _open(self) -> Pull:
-        one_pass = Pass(dict(zip(self._shuffles, self._bases, strict=True)), {**self._seeds})
+        self._pass = Pass(dict(zip(self._shuffles, self._bases, strict=True)), {**self._seeds})
         self._queue.clear()
-        self._pull = self._node.open_elements(one_pass)
+        self._pulled, self._failed = 0, []
+        self._pull = self._node.open_elements(self._pass)
         self._step = READ_AHEAD if self._node.free else 1
         return self._pull
 
     def _fill(self) -> None:
         """Put at least one more element into the queue."""
         pull = self._pull or self._open()
-        chunk = pull(self._step)
+        self._pass.stays = False
+        try:
+            chunk = pull(self._step)
+        except Exception:
+            if not self._pass.stays:
+                self._failed.append(self._pulled)
+                self._pulled += 1
+            raise
         if not len(chunk):
             raise StopIteration
-        self._queue.extend(chunk)
+        self._queue.extend(enumerate(chunk, self._pulled))
+        self._pulled += len(chunk)
 
-    def _skip(self, count: int) -> None:
-        """Pass over elements without looking at them, until `count` of this pass are consumed."""
+    def _skip(self, count: int, failed: Sequence[int]) -> None:
+        """Pass over elements without looking at them, until `count` of this pass are consumed, of which some could not be made."""
         pull = self._pull or self._open()
-        left = count - self._consumed
-        while left and self._queue:
+        while self._queue and self._queue[0][0] < count:
             self._queue.popleft()
-            left -= 1
-        while left:
-            chunk = pull(min(left, MAX_CHUNK))
-            if not len(chunk):
-                raise InvalidArgumentError(
-                    f"the saved position is after {count} elements, but this dataset has only {count - left}; "
-                    "expected the dataset that the position was saved from"
-                )
-            left -= len(chunk)
+        ends = [number for number in failed if self._pulled <= number < count]
+        for end in (*ends, count):
+            while self._pulled < end:
+                self._pulled += self._passed_over(pull, min(end - self._pulled, MAX_CHUNK), count)
+            if end < count:
+                with suppress(Exception):  # as it was; one that can be made now is passed over all the same
+                    self._passed_over(pull, 1, count)
+                self._pulled += 1
+
+    def _passed_over(self, pull: Pull, limit: int, count: int) -> int:
+        chunk = pull(limit)
+        if not len(chunk):
+            raise InvalidArgumentError(
+                f"the saved position is after {count} elements, but this dataset has only {self._pulled}; "
+                "expected the dataset that the position was saved from"
+            )
+        return len(chunk)

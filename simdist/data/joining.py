@@ -81,9 +81,23 @@ class Zip(Node):
         if table is not None:
             return streams.from_rows(np.arange(table.num_rows, dtype=np.int32))
         pulls = [source.open_elements(one_pass) for source in self.sources]
+        held: list[Array] = []
+        failure: Exception | None = None
 
         def pull(limit: int) -> Array:
-            chunks = [pull_one(1) for pull_one in pulls]
+            nonlocal held, failure
+            for pull_one in pulls[len(held) :]:
+                one_pass.stays = False
+                try:
+                    chunk = pull_one(1)
+                except Exception as error:
+                    if one_pass.stays:
+                        raise
+                    failure, chunk = failure or error, streams.NOTHING  # the other sources pass over theirs, too
+                held.append(chunk)
+            chunks, error, held, failure = held, failure, [], None
+            if error is not None:
+                raise error
             return streams.as_objects([self.element([c[0] for c in chunks])] if all(map(len, chunks)) else [])
 
         return pull

@@ -40,6 +40,9 @@ class Pass:
         bases: number of the first iteration of each shuffle; 0 where none is given.
         seeds: of shuffles; those that are not among them have their own.
         probing: True for a pass that only wants to see what an element looks like.
+
+    Attributes:
+        stays: set by a step that raises and gives the same element when it is asked again. What raises otherwise is passed over.
     """
 
     def __init__(self, bases: Mapping[Node, int] | None = None, seeds: Mapping[Node, int] | None = None, *, probing: bool = False) -> None:
@@ -47,6 +50,7 @@ class Pass:
         self.seeds = seeds or {}
         self.openings: dict[Node, int] = {}
         self.probing = probing
+        self.stays = False
         self._tried: list[Reach] = []
 
     def next_iteration(self, shuffle: Node) -> int:
@@ -59,6 +63,25 @@ class Pass:
         """A function of the user will be called; a pass that only looks undoes what it changes."""
         if self.probing:
             self._tried.append(reached(fn))
+
+    def gathered(self, source: Pull, size: int, held: list[Batch]) -> list[Batch]:
+        """The next `size` elements, or all that are left; if one raises, those before it go with it, as in tf.data, unless it stays.
+
+        Args:
+            source: of the elements.
+            size: how many.
+            held: those of before a step raised that stays; it is changed.
+        """
+        try:
+            while len(held) < size and len(chunk := source(size - len(held))):
+                held.extend(chunk)
+        except Exception:
+            if not self.stays:
+                held.clear()
+            raise
+        items = held[:]
+        held.clear()
+        return items
 
     def put_back(self) -> None:
         """Have what the functions have changed as it was."""

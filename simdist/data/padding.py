@@ -41,9 +41,10 @@ class PaddedBatch(BatchRows):
 
     def open(self, one_pass: Pass) -> Pull:
         pull = self.source.open_elements(one_pass)
+        held: list[Batch] = []
 
         def pull_batch(limit: int) -> Array:
-            items = list(streams.filled(pull, self.batch_size))
+            items = one_pass.gathered(pull, self.batch_size, held)
             full = len(items) == self.batch_size
             return streams.as_objects([stack(self.padded(items))] if full or (items and not self.drop_remainder) else [])
 

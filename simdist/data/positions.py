@@ -1,8 +1,8 @@
 """Positions in a pass over a dataset, as plain numbers: what checkpoints of an input hold.
 
 A position is what `state_dict` of an iterator tells. It is three facts: how many elements were handed out, in which
-iteration each shuffle began, and with which seed. Shuffles before a cache have a seed alone. An iterator over several pipelines has the
-facts of each.
+iteration each shuffle began, and with which seed. Elements that could not be made count, and are named. Shuffles before a cache have a seed
+alone. An iterator over several pipelines has the facts of each.
 
 Taught in lesson 01.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Position", "consumed_and_bases", "seeds_in"]
+__all__ = ["Position", "consumed_and_bases", "failed_in", "seeds_in"]
 
 Position = dict[str, Any]
 """Of numbers, lists and dicts, as JSON knows them; one that somebody gives back is checked when it is read."""
@@ -47,6 +47,22 @@ def consumed_and_bases(position: Position, num_shuffles: int) -> tuple[int, list
             f"this one has {num_shuffles} shuffles; expected the dataset that the position was saved from"
         )
     return consumed, bases
+
+
+def failed_in(position: Position) -> list[int]:
+    """The numbers of the elements, among those that were handed out, that a step could not make.
+
+    Raises:
+        InvalidArgumentError: they are no numbers.
+
+    Example:
+        >>> failed_in({"consumed": 3, "shuffles": [], "failed": [1]}), failed_in({"consumed": 3, "shuffles": []})
+        ([1], [])
+    """
+    try:
+        return sorted(int(number) for number in position.get("failed", ()))
+    except (TypeError, ValueError) as error:
+        raise _no_position(position) from error
 
 
 def seeds_in(position: Position, seeds: Sequence[int], is_drawn: Sequence[bool], kind: str = "seeds") -> list[int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from simdist.data.leaves import Array
 from simdist.data.seeds import epoch_block, epochs_in_block, generator, permutation
-from simdist.data.streams import NOTHING, Pull, filled
+from simdist.data.streams import NOTHING, Pull
 
 __all__ = ["permuted_epochs", "shuffled"]
 
@@ -28,13 +28,16 @@ def shuffled(source: Pull, buffer_size: int, seed: int, iteration: int) -> Pull:
     asked for at a time: one random number belongs to each output.
     """
     held: Array | None = None
+    first: list[Array] = [NOTHING]  # what will be held: it outlives an element that raises
     random: np.random.Generator | None = None
     ended = False
 
     def pull(limit: int) -> Array:
         nonlocal held, random, ended
         if held is None:
-            held = filled(source, buffer_size)
+            while (room := buffer_size - sum(map(len, first))) and len(chunk := source(room)):
+                first.append(chunk)
+            held = np.concatenate(first[1:] or first)
         if not ended and len(fresh := source(limit)):
             random = random or generator(seed, iteration)
             return through_buffer(held, fresh, random.random(len(fresh)))

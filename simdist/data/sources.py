@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 
 import numpy as np
 
@@ -83,12 +82,22 @@ class FromIterable(Node):
     def open(self, one_pass: Pass) -> Pull:
         values = self.peeked() if one_pass.probing and self.once is not None else self.start()
         ended = False
+        failure: Exception | None = None
 
         def pull(limit: int) -> Array:
-            nonlocal ended
-            items = [] if ended else [self.element(value) for value in islice(values, limit)]
-            ended = len(items) < limit
-            return streams.as_objects(items)
+            nonlocal ended, failure
+            items: list[Batch] = []
+            try:
+                while not ended and failure is None and len(items) < limit:
+                    items.append(self.element(next(values)))
+            except StopIteration:
+                ended = True
+            except Exception as error:
+                failure = error  # comes behind the elements before it
+            if failure is None or items:
+                return streams.as_objects(items)
+            error, failure = failure, None
+            raise error
 
         return pull
 

@@ -160,3 +160,104 @@ def test_joined_data_follow_a_seed_that_changes_after_they_were_looked_at(make: 
     next(expected)
     assert rest(iterator) == rest(expected)
     assert rest(iter(dataset)) == rest(iter(make(seed=12345))), "later iterators follow"
+
+
+# -- elements that raise ------------------------------------------------------------------------------------------------
+
+
+def fails_at(*numbers: int, times: int | None = None) -> Callable[[Any], Any]:
+    """A function that raises for some numbers, so many times each, or always, and returns ten times the others."""
+    counts = dict.fromkeys(numbers, 0)
+
+    def fn(x: Any) -> Any:
+        number = int(x)
+        if number in counts and (times is None or counts[number] < times):
+            counts[number] += 1
+            raise ValueError(f"no {number}")
+        return 10 * x
+
+    return fn
+
+
+def gone_on(iterator: Any, most: int = 30) -> list[Any]:
+    """What a loop sees that catches errors and asks again; an error is its text."""
+    seen: list[Any] = []
+    for _ in range(most):
+        try:
+            seen.append(np.asarray(next(iterator)).tolist())
+        except StopIteration:
+            return seen
+        except ValueError as error:
+            seen.append(str(error))
+    return seen
+
+
+RAISING: dict[str, tuple[Callable[[], Dataset], list[Any]]] = {
+    "rows": (lambda: Dataset.range(5).map(fails_at(2)), [0, 10, "no 2", 30, 40]),
+    "calls": (lambda: Dataset.range(5).map(fails_at(2), pure=False), [0, 10, "no 2", 30, 40]),
+    "iterable": (lambda: Dataset.from_iterable(lambda: iter(range(5))).map(fails_at(0, 3)), ["no 0", 10, 20, "no 3", 40]),
+    "filter of rows": (lambda: Dataset.range(5).filter(lambda x: fails_at(2)(x) < 40), [0, 1, "no 2", 3]),
+    "filter of calls": (lambda: Dataset.range(5).filter(lambda x: fails_at(2)(x) < 40, pure=False), [0, 1, "no 2", 3]),
+    "batches of calls": (lambda: Dataset.range(6).map(fails_at(3), pure=False).batch(2), [[0, 10], "no 3", [40, 50]]),
+    "repeat": (lambda: Dataset.range(3).map(fails_at(1)).repeat(2), [0, "no 1", 20, 0, "no 1", 20]),
+    "first of a pair": (
+        lambda: Dataset.zip((Dataset.range(4).map(fails_at(1), pure=False), Dataset.range(4))).map(lambda a, b: a + b, pure=False),
+        [0, "no 1", 22, 33],
+    ),
+    "shuffle of one": (lambda: Dataset.range(5).map(fails_at(2), pure=False).shuffle(1), [0, "no 2", 10, 30, 40]),
+}
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_a_loop_goes_on_behind_an_element_that_raises_and_so_does_a_position_that_was_saved(name: str) -> None:
+    make, expected = RAISING[name]
+    assert gone_on(iter(make())) == expected
+    for consumed in range(len(expected) + 1):
+        iterator = iter(make())
+        gone_on(iterator, consumed)
+        state = iterator.state_dict()
+        restored = iter(make())
+        restored.load_state_dict(state)
+        assert restored.state_dict() == state
+        assert gone_on(restored) == gone_on(iterator) == expected[consumed:]
+
+
+def test_no_row_comes_twice_that_once_could_not_be_made() -> None:
+    def make(times: int) -> Any:
+        return iter(Dataset.from_iterable(lambda: iter(range(8))).map(fails_at(2, times=times), pure=False))
+
+    iterator = make(1)
+    assert gone_on(iterator, 5) == [0, 10, "no 2", 30, 40]
+    for times in (0, 1, 9):
+        restored = make(times)
+        restored.load_state_dict(iterator.state_dict())
+        assert rest(restored) == [50, 60, 70]
+    ahead = make(1)
+    gone_on(ahead, 4)
+    ahead.load_state_dict(iterator.state_dict())
+    assert rest(ahead) == [50, 60, 70]
+
+
+def test_who_looks_ahead_goes_on_behind_an_element_that_raises() -> None:
+    for pure in (True, False):
+        iterator = iter(Dataset.range(5).map(fails_at(2), pure=pure))
+        assert iterator.peek(1).value() == 10
+        with pytest.raises(ValueError, match="no 2"):
+            iterator.peek(2)
+        assert iterator.peek(2).value() == 30 and iterator.state_dict()["consumed"] == 0
+        assert rest(iterator) == [0, 10, 30, 40]
+
+
+def test_a_shuffle_loses_no_other_element_and_a_cache_tries_again() -> None:
+    seen = gone_on(iter(Dataset.range(9).map(fails_at(4), pure=False).shuffle(5, seed=1)))
+    assert sorted(item for item in seen if item != "no 4") == [0, 10, 20, 30, 50, 60, 70, 80]
+    dataset = Dataset.range(6).map(fails_at(3, times=2), pure=False).cache().batch(2)
+    iterator = iter(dataset)
+    assert gone_on(iterator, 3) == [[0, 10], "no 3", "no 3"] and iterator.state_dict()["consumed"] == 1
+    assert rest(iterator) == [[20, 30], [40, 50]]
+
+
+def test_numbers_of_failed_elements_are_checked() -> None:
+    for failed in (3, ["x"], [None]):
+        with pytest.raises(InvalidArgumentError, match="not a saved position"):
+            iter(Dataset.range(9)).load_state_dict({"consumed": 5, "shuffles": [], "failed": failed})

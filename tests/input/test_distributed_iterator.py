@@ -147,3 +147,27 @@ def test_sample_to_build_a_model_with_is_a_part_that_has_rows():
     given = iterator(Dataset.range(1).batch(1), per_worker=3)
     assert given.sample().num_rows == 1
     assert [given.replica(index).peek().num_rows for index in range(3)] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("pure", [True, False])
+@pytest.mark.parametrize("policy", ["DATA", "OFF"])
+def test_a_loop_goes_on_behind_a_batch_that_raises(policy: str, pure: bool) -> None:
+    def fn(x: Any) -> Any:
+        if int(x) == 5:
+            raise ValueError("no 5")
+        return x
+
+    options = Options()
+    options.auto_shard_policy = AutoShardPolicy[policy]
+    given = iterator(Dataset.range(8).map(fn, pure=pure).batch(2).with_options(options), num_workers=2, per_worker=1)
+    seen, errors = list[int](), 0
+    for _ in range(20):
+        try:
+            seen += [int(row) for part in next(given).values for row in part]
+        except ValueError as error:
+            assert str(error) == "no 5"
+            errors += 1
+        except StopIteration:
+            break
+    each = 1 if policy == "DATA" else 2  # worker sees all rows
+    assert sorted(seen) == sorted([0, 1, 2, 3, 6, 7] * each) and errors == each
