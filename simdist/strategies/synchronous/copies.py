@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from simdist.program.arrays import Array
 from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
@@ -24,8 +26,8 @@ def place_copies(strategy: SteppingStrategy, variable: Variable, value: Array) -
     if variable.synchronization is VariableSynchronization.ON_READ and strategy.num_replicas_in_sync > 1:
         cells = _replica_cells(strategy, variable, "metric")
         summed = variable.aggregation is VariableAggregation.SUM
-        for number, cell in enumerate(cells):
-            store.layout.add(cell, value * 0 if summed and number else value)
+        for rank, cell in zip(strategy.ranks, cells, strict=True):
+            store.layout.add(cell, np.zeros(value.shape, value.dtype) if summed and rank else value)
         return Placement(cells, store, "replicas", COMBINE[variable.aggregation], across=strategy.replicas.read_across)
     if strategy.policy.is_local(variable):
         cells = _replica_cells(strategy, variable)

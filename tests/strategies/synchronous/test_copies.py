@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,3 +37,28 @@ def test_copies_that_are_separated_keep_their_value_until_a_replica_changes_its_
     strategy.run(lambda: v.assign_add(1.0 * sd.get_replica_context().replica_id_in_sync_group))
     assert v.placement.spread == "replicas"
     assert [float(value) for value in strategy.local_results(v)] == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("first", [10.0, 7, -float("inf")])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_sum_of_replicas_begins_with_its_initial_value_in_mains_as_in_a_notebook(devices: int, first: float, tmp_path: Path) -> None:
+    def summed(strategy: Any) -> list[float]:
+        with strategy.scope():
+            total = sd.Variable(first, trainable=False, synchronization="on_read", aggregation="sum")
+        seen = [float(total.numpy())]
+        strategy.run(lambda: total.assign_add(1))
+        seen.append(float(total.numpy()))
+        checkpoint = sd.Checkpoint(total=total)
+        path = checkpoint.save(str(tmp_path / "ckpt"))
+        strategy.run(lambda: total.assign_add(1))
+        checkpoint.restore(path)
+        return [*seen, float(total.numpy())]
+
+    def main() -> list[float]:
+        return summed(sd.MultiWorkerMirroredStrategy(devices_per_worker=devices))
+
+    run = sd.Cluster({"worker": 2}).launch(main)
+    run.join()
+    after_a_step = first + 2 * devices
+    assert list(run.results.values()) == [[first, after_a_step, after_a_step]] * 2
+    assert summed(sd.MirroredStrategy(2 * devices)) == [first, after_a_step, after_a_step]
