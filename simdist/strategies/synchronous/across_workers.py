@@ -104,7 +104,7 @@ class AcrossWorkers:
             if isinstance(leaf, PerReplica):
                 return ReplicaLocal(tracer, leaf.values[local_rank])
             counts = op is ReduceOp.MEAN or len(strategy.local_members) == 1 or local_rank == 0
-            return ReplicaLocal(tracer, jnp.asarray(leaf) * (1 if counts else 0))
+            return ReplicaLocal(tracer, jnp.asarray(leaf) if counts else jnp.zeros_like(jnp.asarray(leaf)))
 
         return jax.tree_util.tree_map(local_value, value, is_leaf=_is_per_replica)
 

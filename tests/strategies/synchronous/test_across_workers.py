@@ -66,6 +66,16 @@ def test_plain_value_counts_once_for_each_worker_whatever_its_devices() -> None:
     assert set(results(main).values()) == {(3.0, 1.5)}
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("value", [np.float32(np.inf), np.float32([-np.inf, 2.0]), np.float32(np.nan), True])
+def test_plain_value_that_is_no_finite_number_counts_once(value: Any, devices: int) -> None:
+    def main() -> Any:
+        return np.asarray(sd.MultiWorkerMirroredStrategy(devices_per_worker=devices).reduce("sum", value, axis=None))
+
+    for found in results(main).values():
+        np.testing.assert_array_equal(found, np.add(value, value, dtype=found.dtype))
+
+
 def test_gather_along_a_later_axis_joins_different_lengths() -> None:
     def main() -> Any:
         strategy = sd.MultiWorkerMirroredStrategy()
