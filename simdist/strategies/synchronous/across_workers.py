@@ -21,6 +21,9 @@ from simdist.variables.variable import Variable
 
 __all__ = ["AcrossWorkers"]
 
+# Sums of whole numbers below this are exact in float32.
+EXACT_BELOW = 2.0**24
+
 
 class AcrossWorkers:
     """What the mains of several workers do together.
@@ -64,8 +67,21 @@ class AcrossWorkers:
         context.require_cross_replica("strategy.reduce")
         op = reduce_op_of(reduce_op)
         if active_tracer() is None:
-            return self.strategy.eagerly(lambda: self.reduce(local, op, value, axis), "reduce", counts=False)
+            found = self.strategy.eagerly(lambda: self.reduce(local, op, value, axis), "reduce", counts=False)
+            return self._means_as_given(value, found) if op is ReduceOp.MEAN and axis is None else found
         return local(op, self._replica_local(op, self.strategy._each(value)), axis)
+
+    def _means_as_given(self, value: Tree, means: Tree) -> Tree:
+        """Means with those of Python's numbers as such, as they are where one program drives all replicas."""
+        if self.strategy.engine.numerics == "off":
+            return means
+        num_replicas = self.strategy.num_replicas_in_sync
+
+        def as_given(given: Tree, mean: Tree) -> Tree:
+            # `type`: numpy's float64 is a float as well, and truth values are whole numbers.
+            return _python_number(float(mean), type(given) is int, num_replicas) if type(given) in (int, float) else mean
+
+        return jax.tree_util.tree_map(as_given, value, means, is_leaf=_is_per_replica)
 
     def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:
         """The replicas' values joined along an axis, in the order of the replicas."""
@@ -112,6 +128,11 @@ class AcrossWorkers:
 def _gather(value: Array) -> list[Array]:
     # The copy is the kernel that puts a value of the host onto the device.
     return [part[0] for part in _tracer().collective("all_gather", [jnp.array(value, copy=True)])]
+
+
+def _python_number(mean: float, is_of_whole: bool, count: int) -> int | float:
+    """A mean in float32; of whole numbers it is whole where it is that exactly, as `statistics.mean` has it."""
+    return int(mean) if is_of_whole and mean.is_integer() and abs(mean) * count < EXACT_BELOW else mean
 
 
 def _tracer() -> Tracer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,36 @@ def test_plain_value_that_is_no_finite_number_counts_once(value: Any, devices: i
 
     for found in results(main).values():
         np.testing.assert_array_equal(found, np.add(value, value, dtype=found.dtype))
+
+
+NUMBERS = [3, -2.5, True, np.float16(3), np.int64(3), np.bool_(True), np.float64(2.0), np.float32([1.0, 2.0])]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_mean_of_a_plain_value_is_what_a_notebook_has(devices: int) -> None:
+    given = {"numbers": NUMBERS, "none": None}
+
+    def main() -> Any:
+        return sd.MultiWorkerMirroredStrategy(devices_per_worker=devices).reduce("mean", given, axis=None)
+
+    expected = sd.MirroredStrategy(2 * devices).reduce("mean", given, axis=None)
+    for found in results(main).values():
+        for mean, wanted in zip(found["numbers"], expected["numbers"], strict=True):
+            assert (type(mean), getattr(mean, "dtype", None)) == (type(wanted), getattr(wanted, "dtype", None))
+            np.testing.assert_array_equal(mean, wanted)
+        assert found["none"] is None
+
+
+@pytest.mark.parametrize("numbers", [(3, 4), (3, 5), (-1, 1), (0.5, 0.25), (2**24, 2**24 + 2)])
+def test_mean_of_pythons_numbers_that_differ_is_that_of_statistics(numbers: tuple[Any, Any]) -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        return strategy.reduce("mean", numbers[strategy.worker_index], axis=None)
+
+    expected = statistics.mean(numbers)
+    for found in results(main).values():
+        assert found == pytest.approx(expected, rel=2**-24)
+        assert type(found) is (float if expected > 2**23 else type(expected))  # a float where float32 may not have it exactly
 
 
 def test_gather_along_a_later_axis_joins_different_lengths() -> None:
