@@ -42,13 +42,17 @@ class CrossDeviceOps:
         )
 
     def reduce(self, reduce_op: Any, per_replica_value: Any, destinations: Any = None, options: Any = None) -> Any:
-        """The combined value of a `PerReplica`."""
+        """The combined value of a `PerReplica`; in a step, by a collective with these `CommunicationOptions`.
+
+        Raises:
+            InvalidArgumentError: other options, or such that concern gradients alone.
+        """
         count = len(per_replica_value.values) if isinstance(per_replica_value, PerReplica) else 1
-        return reduction.reduce(reduction.reduce_op_of(reduce_op), per_replica_value, None, count)
+        return reduction.reduce(reduction.reduce_op_of(reduce_op), per_replica_value, None, count, CommunicationOptions.of_call(options))
 
     def batch_reduce(self, reduce_op: Any, value_destination_pairs: Any, options: Any = None) -> list[Any]:
         """`reduce` for several (value, destinations)."""
-        return [self.reduce(reduce_op, value, destinations) for value, destinations in value_destination_pairs]
+        return [self.reduce(reduce_op, value, destinations, options) for value, destinations in value_destination_pairs]
 
     def broadcast(self, tensor: Any, destinations: Any) -> Any:
         """The value at each of several devices, as a `PerReplica`; at a single one, the value itself."""

@@ -9,6 +9,7 @@ from typing import Any
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import PerReplica
 from simdist.strategies import context
+from simdist.strategies.communication import CommunicationOptions
 from simdist.variables.handles import own_variable, shown_name
 from simdist.variables.optimizer import as_variable
 
@@ -95,8 +96,19 @@ class StrategyExtended:
         return self.strategy.update_copies(as_variable(variable), fn, list(args), kwargs or {}, group)
 
     def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:
-        """The combined value; every device has it."""
-        return self.strategy.reduce(reduce_op, value, axis=None)
+        """The combined value; every device has it.
+
+        Args:
+            reduce_op: SUM or MEAN, or its name.
+            value: what `run` returned, or a structure of that.
+            destinations: where it is wanted: it is everywhere.
+            options: `CommunicationOptions` for this call; outside of a step of one program nothing travels.
+
+        Raises:
+            InvalidArgumentError: as in `Strategy.reduce`; or other options, or such that concern gradients alone.
+            FailedPreconditionError: called inside `run`, other than in a `merge_call`.
+        """
+        return self.strategy.reduce_with(CommunicationOptions.of_call(options), reduce_op, value, None)
 
     def batch_reduce_to(self, reduce_op: Any, pairs: Sequence[tuple[Any, Any]], options: Any = None) -> list[Any]:
         """`reduce_to` for several (value, destinations)."""

@@ -176,9 +176,15 @@ class ReplicaOperations:
             InvalidArgumentError: another operation, an axis out of range, different shapes, or SUM of what all replicas share.
             FailedPreconditionError: called inside `run`.
         """
+        return self.reduce_with(None, reduce_op, value, axis)
+
+    def reduce_with(
+        self, options: CommunicationOptions | None, reduce_op: ReduceOp | str, value: Any, axis: int | Sequence[int] | None
+    ) -> Any:
+        """The same with options for the collective that this takes in a step, or between programs."""
         context.require_cross_replica("strategy.reduce")
         context.require_stepping(self)
-        return reduction.reduce(reduce_op_of(reduce_op), self._each(value), axis, self.num_replicas_in_sync)
+        return reduction.reduce(reduce_op_of(reduce_op), self._each(value), axis, self.num_replicas_in_sync, options)
 
     def gather(self, value: Any, axis: int) -> Any:
         """Join the replicas' values along an axis, in the order of the replicas; lengths along it may differ.

@@ -20,6 +20,7 @@ import numpy as np
 from simdist.arguments import whole_number, word_of
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import present_value
+from simdist.program.collective import CollectiveOptions
 from simdist.program.half_precision import is_half, widened
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
@@ -64,7 +65,7 @@ def reduce_op_of(word: Any) -> ReduceOp:
     return ReduceOp(name)
 
 
-def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
+def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: CollectiveOptions | None = None) -> Any:
     """One value of a structure of values of replicas.
 
     Args:
@@ -72,14 +73,15 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
         value: a structure of `PerReplica`, each of r values; a plain array counts as the same on each of the r replicas.
         axis: None: replica by replica; an axis or several: over these axes of each value, too.
         num_replicas: r.
+        options: of the collective, where the values of the others are not known.
     """
-    return jax.tree_util.tree_map(lambda leaf: _reduced(op, leaf, axis, num_replicas), value, is_leaf=_is_per_replica)
+    return jax.tree_util.tree_map(lambda leaf: _reduced(op, leaf, axis, num_replicas, options), value, is_leaf=_is_per_replica)
 
 
-def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int) -> Any:
+def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: CollectiveOptions | None) -> Any:
     if isinstance(value, ReplicaLocal):
         local_value = jnp.asarray(value.local_value)
-        return _result(op, _all_reduced(value.tracer, op, _summand(op, local_value), axis), local_value)
+        return _result(op, _all_reduced(value.tracer, op, _summand(op, local_value), axis, options), local_value)
     if isinstance(value, PerReplica):
         parts = [jnp.asarray(part) for part in value.values]
         return _result(op, _added(op, [_summand(op, part) for part in parts], axis), parts[0])
@@ -120,15 +122,15 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
     return total if op is ReduceOp.SUM else total / count
 
 
-def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis) -> Any:
+def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis, options: CollectiveOptions | None) -> Any:
     if axis is None:
-        total = tracer.collective("all_reduce", [local_value], averaged=op is ReduceOp.MEAN)[0]
+        total = tracer.collective("all_reduce", [local_value], options, averaged=op is ReduceOp.MEAN)[0]
         return total if op is ReduceOp.SUM else total / tracer.num_replicas
     axes = _axes(local_value, axis)
     part = jnp.sum(local_value, axis=axes)
     if op is ReduceOp.SUM:
-        return tracer.collective("all_reduce", [part])[0]
-    total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(local_value, axes), part.dtype)])
+        return tracer.collective("all_reduce", [part], options)[0]
+    total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(local_value, axes), part.dtype)], options)
     return total / count
 
 
