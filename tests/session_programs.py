@@ -80,6 +80,20 @@ def train(strategy: Any, steps: int) -> list[float]:
     return np.asarray(w.numpy()).ravel().tolist()
 
 
+def one_reduction(algorithm: str) -> Callable[[sd.Cluster], None]:
+    """One sum of 1 MB over all workers, by an algorithm."""
+
+    def program(cluster: sd.Cluster) -> None:
+        options = sd.CommunicationOptions(algorithm=algorithm)
+        strategy = sd.MultiWorkerMirroredStrategy(cluster, communication_options=options)
+        with strategy.scope():
+            w = sd.Variable(np.zeros(250_000, np.float32), name="w")
+        step = sd.function(lambda: strategy.run(lambda: w.assign_sub(sd.get_replica_context().all_reduce("SUM", w.value))))
+        step()
+
+    return program
+
+
 def loops_of_mains(cluster: sd.Cluster) -> list[float]:
     """A loop in a main for each worker."""
     run = cluster.launch(lambda: train(sd.MultiWorkerMirroredStrategy(), 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import session_programs as programs
@@ -54,6 +55,44 @@ def test_loads_are_shares_of_what_a_link_can_carry_since_the_state_before() -> N
     assert set(found[0]) == set(session.cluster.tasks)
     session.rewind(0.0)
     assert set(loads.since_last_state(session).values()) == {0.0}
+
+
+def test_link_is_full_while_a_long_message_is_on_its_way() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        strategy = sd.ParameterServerStrategy(cluster)
+        with strategy.scope():
+            w = sd.Variable(np.zeros(1_000_000, np.float32), name="w")  # 4 MB at 1 MB/s
+        chief = sd.ClusterCoordinator(strategy)
+        chief.schedule(sd.function(lambda: w.value.sum()))
+        chief.join()
+
+    session = Session(program, sd.Cluster({"worker": 1, "ps": 1}, network=sd.hardware.Network(bandwidth=1e6)))
+    loads = LinkLoads()
+    for _ in range(7):
+        session.advance(by=0.5)
+        assert loads.since_last_state(session) == {
+            "chief:0": 0.0,
+            "worker:0": pytest.approx(1.0, abs=1e-3),
+            "ps:0": pytest.approx(1.0, abs=1e-3),
+        }
+    assert session.state == "paused"
+
+
+def test_links_have_their_share_of_a_collective_before_it_ends() -> None:
+    session = Session(programs.one_reduction("reduction to one"), sd.Cluster({"worker": 4}, network=sd.hardware.Network(bandwidth=1e6)))
+    loads = LinkLoads()
+    for source in (1, 2, 3):  # 1 MB each, one after the other, to worker:0
+        session.advance(until=source - 0.6)
+        loads.since_last_state(session)
+        session.advance(until=source - 0.1)
+        found = loads.since_last_state(session)
+        assert {task for task, load in found.items() if load > 0.0} == {"worker:0", f"worker:{source}"}
+        assert found["worker:0"] == found[f"worker:{source}"] == 1.0
+    session.advance(until=3.5)
+    loads.since_last_state(session)
+    session.advance(until=5.5)
+    thirds = {f"worker:{target}": pytest.approx(1 / 3, abs=1e-3) for target in (1, 2, 3)}
+    assert loads.since_last_state(session) == {"chief:0": 0.0, "worker:0": 1.0, **thirds}, "three share the way out of worker:0"
 
 
 def test_state_of_a_large_cluster_and_a_long_output_stays_small() -> None:

@@ -123,11 +123,11 @@ class LinkLoads:
         if passed_s == 0.0 and self._loads:
             return self._loads
         loads: dict[str, float] = {}
-        arrived = {link.name: world.links.bytes_arrived(link) for link in world.fabric.links()}
+        carried = world.bytes_carried()
         for link in world.fabric.links():
-            new = arrived[link.name] - self._bytes.get(link.name, 0.0)
+            new = carried[link.name] - self._bytes.get(link.name, 0.0)
             load = min(1.0, max(0.0, new / (link.bandwidth_bytes_per_s * passed_s))) if passed_s > 0.0 else 0.0
             line = link.name if link.name.endswith(("+", "-")) else link.name.rsplit("/", 1)[0]
             loads[line] = max(loads.get(line, 0.0), round(load, 4))
-        self._now_s, self._bytes, self._loads = session.now, arrived, loads
+        self._now_s, self._bytes, self._loads = session.now, carried, loads
         return loads

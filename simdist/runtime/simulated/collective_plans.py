@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 from simdist.collectives.base import Schedule
 from simdist.ledger.entry import Site, Where
@@ -11,6 +12,7 @@ from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.combining import Combination, Combinations
 from simdist.runtime.replicas import CollectivePlan
+from simdist.runtime.simulated.timetable import Timetable
 from simdist.runtime.simulated.transfers import RoutedSchedule
 from simdist.runtime.simulated.uncontended import uncontended_seconds
 from simdist.runtime.simulated.world import World
@@ -27,6 +29,7 @@ class CollectivePlans:
         # By the identity of the schedule, which is kept with the wiring.
         self._wired: dict[tuple[int, tuple[str, ...], float], tuple[Schedule, RoutedSchedule]] = {}
         self._uncontended: dict[RoutedSchedule, tuple[list[float], list[float]]] = {}
+        self._timetables: WeakKeyDictionary[RoutedSchedule, tuple[list[float], Timetable]] = WeakKeyDictionary()
         self._combinations = Combinations()
         self._sites: dict[Combination, Site] = {}
         self._kinds: dict[tuple[str, str, str], tuple[int, int]] = {}
@@ -62,6 +65,14 @@ class CollectivePlans:
         known = self._uncontended.get(routed)
         if known is None or known[0] != capacities:
             known = self._uncontended[routed] = (capacities, uncontended_seconds(routed))
+        return known[1]
+
+    def timetable(self, routed: RoutedSchedule, carried: dict[Link, float]) -> Timetable:
+        """Where the transfers are on uncontended links, with the links' present bandwidths."""
+        capacities = [link.bandwidth_bytes_per_s for link in carried]
+        known = self._timetables.get(routed)
+        if known is None or known[0] != capacities:
+            known = self._timetables[routed] = (capacities, Timetable(routed))
         return known[1]
 
     def kinds_of_spans(self, trace: Trace, device: str, name: str, algorithm: str, bytes_type: type) -> tuple[int, int]:

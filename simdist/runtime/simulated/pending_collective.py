@@ -243,6 +243,27 @@ class PendingCollective:
         if self.uncontended is not None:
             self._done(index)
 
+    def under_way(self) -> list[tuple[str, str, float]]:
+        """The transfers that are on their way now: between which devices, and how many bytes. Looking changes nothing."""
+        if self.plan is None:
+            return []
+        if self.uncontended is not None:
+            routed, carried = self.uncontended
+            timetable = self.group.plans.timetable(routed, carried)
+            legs = [routed.legs[number] for number in timetable.under_way(self.group.world.clock.now - self.begun_s)]
+        else:
+            legs = [] if self.transfers is None else list(self.transfers.under_way)
+        devices = self.plan.devices
+        return [(devices[leg.content.source], devices[leg.content.target], leg.size_bytes) for leg in legs]
+
+    def carried(self) -> dict[Link, float]:
+        """The bytes that links have carried for it, and that no flow has counted. Looking changes nothing."""
+        if self.uncontended is None:
+            return {}
+        routed, carried = self.uncontended
+        elapsed_s = self.group.world.clock.now - self.begun_s
+        return dict(zip(carried, self.group.plans.timetable(routed, carried).carried(elapsed_s), strict=True))
+
     def unfold(self) -> None:
         """Something may disturb it from now on: its bytes go on as flows."""
         if self.uncontended is None:

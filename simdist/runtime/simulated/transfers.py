@@ -127,6 +127,7 @@ class Transfers:
 
     Attributes:
         has_lost: whether bytes were lost, so that it cannot end.
+        under_way: the transfers that were sent and have not come.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class Transfers:
         self.position = [-1] * routed.num_ranks  # in the rank's list of steps; -1 before it begins
         self.left = [0] * routed.num_ranks  # transfers of its present step that have not ended
         self.entered: set[Leg] = set()  # those that one of their two ranks is ready for
+        self.under_way: dict[Leg, None] = {}
         self.flows: list[Flow | QuietFlows] = []
         self.open = True
         self.twice: set[Leg] = set()  # of which more than one copy may come
@@ -162,6 +164,7 @@ class Transfers:
         for flow in self.flows:
             self.transport.links.stop(flow)
         self.flows.clear()
+        self.under_way.clear()
 
     def leaving(self, legs: Legs) -> Legs:
         return legs
@@ -175,6 +178,7 @@ class Transfers:
 
     def silenced(self, leg: Leg) -> None:
         """A transfer is lost: its two ranks wait until the time-out of the collective."""
+        self.under_way.pop(leg, None)
         self.has_lost = True
         self.lost()
 
@@ -202,12 +206,18 @@ class Transfers:
         for leg in legs:
             if leg in self.entered:
                 self.entered.remove(leg)
-                self.transport.send(self.routed.alone[leg], self, self.arrived)
+                self.send(leg)
             else:
                 self.entered.add(leg)
 
+    def send(self, leg: Leg) -> None:
+        """Both ranks of a transfer are ready for it."""
+        self.under_way[leg] = None
+        self.transport.send(self.routed.alone[leg], self, self.arrived)
+
     def arrived(self, leg: Leg) -> None:
         """The last byte of a transfer has come."""
+        self.under_way.pop(leg, None)
         if leg in self.twice:
             if leg in self.came:
                 return

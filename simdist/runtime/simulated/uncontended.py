@@ -14,11 +14,15 @@ from simdist.simulation.kernel import Clock
 from simdist.simulation.network import Link, SharedLinks
 from simdist.trace import Trace
 
-__all__ = ["resumed", "uncontended_bytes", "uncontended_seconds"]
+__all__ = ["AloneOnLinks", "resumed", "uncontended_bytes", "uncontended_seconds"]
 
 
 class AloneOnLinks:
     """A collective that all ranks have begun, and that nothing disturbs.
+
+    Args:
+        routed: the schedule with its routes.
+        transfers: its class; default one that notes nothing.
 
     Attributes:
         links: copies of those in use.
@@ -26,7 +30,7 @@ class AloneOnLinks:
         over: opens when all are.
     """
 
-    def __init__(self, routed: RoutedSchedule) -> None:
+    def __init__(self, routed: RoutedSchedule, transfers: type[Transfers] = Transfers) -> None:
         self.clock = Clock()
         self.links = {link: Link(link.name, link.bandwidth_bytes_per_s) for link in routed.links}
         self.seconds = [0.0] * routed.num_ranks
@@ -34,7 +38,7 @@ class AloneOnLinks:
         self.trace = Trace()
         self._left = routed.num_ranks
         self.transport = Transport(self.clock, SharedLinks(self.clock), self.trace)
-        self.transfers = Transfers(self.transport, routed.on_links(self.links), self._done)
+        self.transfers = transfers(self.transport, routed.on_links(self.links), self._done)
         for rank in range(routed.num_ranks):
             self.transfers.begin(rank)
 
@@ -96,6 +100,7 @@ def resumed(
     transfers = Transfers(transport, real, done, lost)
     transfers.to_do, transfers.position, transfers.left = before.to_do, before.position, before.left
     transfers.entered = {legs[leg] for leg in before.entered}
+    transfers.under_way = {legs[leg]: None for leg in before.under_way}
     for going, left_s in alone.transport.in_latency():
         for leg in going.all:
             transport.resume(real.alone[legs[leg]], left_s, transfers, transfers.arrived)

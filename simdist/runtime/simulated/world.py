@@ -46,7 +46,7 @@ from simdist.runtime.state import GroupStates
 from simdist.runtime.work import Returned
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
-from simdist.simulation.network import SharedLinks
+from simdist.simulation.network import Link, SharedLinks
 from simdist.trace import Trace
 from simdist.variables.state import task_of
 
@@ -57,6 +57,7 @@ class Foreseen(Protocol):
     """What ends at seconds that are known, as long as nothing disturbs it."""
 
     def unfold(self) -> None: ...
+    def carried(self) -> Mapping[Link, float]: ...
 
 
 class World:
@@ -160,6 +161,15 @@ class World:
         carried = {(link.name, "link_bytes"): self.links.bytes_arrived(link) for link in self.fabric.links()}
         sums = {key: num_bytes for key, num_bytes in carried.items() if num_bytes}
         return {**sums, (self.chief.name, "compilations"): self.ledger.compilations}
+
+    def bytes_carried(self) -> dict[str, float]:
+        """The bytes that each link has carried up to now, those of messages on their way too. Looking changes nothing."""
+        links = self.fabric.links()
+        carried = {link: self.links.bytes_carried(link) for link in links}
+        for one in self.foreseen:
+            for link, num_bytes in one.carried().items():
+                carried[link] += num_bytes
+        return {link.name: carried[link] for link in links}
 
     # -- messages -------------------------------------------------------------------------------------------------
 
