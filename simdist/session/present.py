@@ -14,6 +14,7 @@ from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
+from simdist.trace.records import task_of
 
 __all__ = ["TASK_STATES", "Flight", "closures_in_flight", "flights", "task_states", "tasks_since"]
 
@@ -29,7 +30,7 @@ class Flight:
         source, target: the tasks.
         kind: as faults name it: "read_reply", "update", "copy", "collective", ...
         size_bytes: how much.
-        began_s: when what it belongs to began, in virtual seconds.
+        began_s: when the call or the copy that it belongs to began, or the transfer of a collective was sent, in virtual seconds.
     """
 
     source: str
@@ -68,7 +69,9 @@ def tasks_since(cluster: Cluster) -> dict[str, tuple[str, float | None]]:
 
 
 def flights(cluster: Cluster, most: int = 200) -> list[Flight]:
-    """Messages on their way, those of calls, copies and collectives.
+    """Messages on their way, those of calls, copies and collectives: of a collective, the transfers of the steps that it is in.
+
+    What has come is left out. A reply to a read is given from the request on.
 
     Args:
         cluster: whose.
@@ -123,15 +126,13 @@ def _flights(world: World) -> Iterator[Flight]:
     for task in world.tasks.values():
         for sender in task.calls:
             if isinstance(sender, Call) and sender.client is task:
-                for part in sender.plan.parts:
-                    leg = sender.plan.loaded(part)
+                for leg in sender.under_way():
                     yield Flight(leg.source.name, leg.target.name, leg.kind, leg.size_bytes, sender.began_s)
-            elif isinstance(sender, Copy) and sender.ends[0] is task:
+            elif isinstance(sender, Copy) and sender.ends[0] is task and sender.is_under_way:
                 yield Flight(sender.ends[0].name, sender.ends[1].name, "copy", sender.leg.size_bytes, sender.began_s)
     for group in world.listeners:
         if isinstance(group, CollectiveGroup):
             for pending in group.queue[:1]:
-                tasks = list(dict.fromkeys(group.members[rank].task for rank in pending.ranks))
-                for source, target in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
-                    if source != target:
-                        yield Flight(source, target, "collective", pending.collective.size_bytes, pending.begun_s)
+                for source, target, size_bytes, sent_s in pending.under_way():
+                    if task_of(source) != task_of(target):
+                        yield Flight(task_of(source), task_of(target), "collective", size_bytes, sent_s)

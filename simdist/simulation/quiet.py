@@ -240,6 +240,21 @@ class ClosedForm(Settlement):
         for link in changed:
             link.dirty = True
 
+    def has_arrived(self, started: list[Flow | QuietFlows], argument: object) -> bool | None:
+        """Whether of what was started the bytes with this argument have come; None: they are not among it. Looking changes nothing."""
+        found = [come for one in started if (come := self._has_come(one, argument)) is not None]
+        return any(found) if found else None
+
+    def _has_come(self, one: Flow | QuietFlows, argument: object) -> bool | None:
+        if isinstance(one, Flow):
+            return one.done is None if one.argument is argument else None
+        number = next((number for number, load in enumerate(one.course.loads) if load is argument), None)
+        if number is None:
+            return None
+        if one.is_quiet:
+            return number in one.arrived(self.clock.now)
+        return all(flow.done is None for flow in one.flows if flow.argument is argument)  # what had ended before is no flow
+
     def flows_of(self, started: list[Flow | QuietFlows]) -> list[Flow]:
         """What was started, as ordinary flows from here on; those that have ended are left out."""
         flows: list[Flow] = []

@@ -172,6 +172,14 @@ class Call:
             self.transport.links.stop(flow)
         self.close()
 
+    def under_way(self) -> list[Leg]:
+        """The legs whose bytes have not come, also those that servers have still to send. Looking changes nothing."""
+        return [leg for part in self.plan.parts if self._is_under_way(part, leg := self.plan.loaded(part))]
+
+    def _is_under_way(self, part: ServerCall, leg: Leg) -> bool:
+        has_arrived = self.transport.links.has_arrived(self.flows, leg)
+        return self in part.there.target.calls and not has_arrived
+
     # -- what goes wrong ------------------------------------------------------------------------------------------
 
     def lost(self, task: Task) -> None:

@@ -74,6 +74,11 @@ class Copy:
             self.silenced(legs.all[0])
         return legs if all(process.alive for process in self.processes) else None
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether its bytes have not come. Looking changes nothing."""
+        return not self.transport.links.has_arrived(self.flows, self.leg)
+
     def repeated(self, leg: Leg) -> None:
         """It is over when the first has come."""
 

@@ -243,18 +243,19 @@ class PendingCollective:
         if self.uncontended is not None:
             self._done(index)
 
-    def under_way(self) -> list[tuple[str, str, float]]:
-        """The transfers that are on their way now: between which devices, and how many bytes. Looking changes nothing."""
+    def under_way(self) -> list[tuple[str, str, float, float]]:
+        """The transfers that are on their way now: between which devices, how many bytes, and when sent. Looking changes nothing."""
         if self.plan is None:
             return []
         if self.uncontended is not None:
             routed, carried = self.uncontended
             timetable = self.group.plans.timetable(routed, carried)
-            legs = [routed.legs[number] for number in timetable.under_way(self.group.world.clock.now - self.begun_s)]
+            numbers = timetable.under_way(self.group.world.clock.now - self.begun_s)
+            sent_s = {routed.legs[number]: self.begun_s + float(timetable.sent_s[number]) for number in numbers}
         else:
-            legs = [] if self.transfers is None else list(self.transfers.under_way)
+            sent_s = {} if self.transfers is None else self.transfers.under_way
         devices = self.plan.devices
-        return [(devices[leg.content.source], devices[leg.content.target], leg.size_bytes) for leg in legs]
+        return [(devices[leg.content.source], devices[leg.content.target], leg.size_bytes, at_s) for leg, at_s in sent_s.items()]
 
     def carried(self) -> dict[Link, float]:
         """The bytes that links have carried for it, and that no flow has counted. Looking changes nothing."""

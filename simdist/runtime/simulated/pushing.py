@@ -92,6 +92,10 @@ class Pushing(Call):
             self.applied,
         )
 
+    def _is_under_way(self, part: ServerCall, leg: Leg) -> bool:
+        # What has left without bytes that travel is there.
+        return super()._is_under_way(part, leg) and (part not in self.processes or leg.travels)
+
     def leaving(self, legs: Legs) -> Legs | None:
         going = legs.only(self._leaves)
         for leg in legs.all if going is not legs else ():

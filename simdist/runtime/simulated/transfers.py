@@ -127,7 +127,7 @@ class Transfers:
 
     Attributes:
         has_lost: whether bytes were lost, so that it cannot end.
-        under_way: the transfers that were sent and have not come.
+        under_way: when those transfers were sent that have not come.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Transfers:
         self.position = [-1] * routed.num_ranks  # in the rank's list of steps; -1 before it begins
         self.left = [0] * routed.num_ranks  # transfers of its present step that have not ended
         self.entered: set[Leg] = set()  # those that one of their two ranks is ready for
-        self.under_way: dict[Leg, None] = {}
+        self.under_way: dict[Leg, float] = {}
         self.flows: list[Flow | QuietFlows] = []
         self.open = True
         self.twice: set[Leg] = set()  # of which more than one copy may come
@@ -212,7 +212,7 @@ class Transfers:
 
     def send(self, leg: Leg) -> None:
         """Both ranks of a transfer are ready for it."""
-        self.under_way[leg] = None
+        self.under_way[leg] = self.transport.clock.now
         self.transport.send(self.routed.alone[leg], self, self.arrived)
 
     def arrived(self, leg: Leg) -> None:

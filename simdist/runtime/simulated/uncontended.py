@@ -100,7 +100,8 @@ def resumed(
     transfers = Transfers(transport, real, done, lost)
     transfers.to_do, transfers.position, transfers.left = before.to_do, before.position, before.left
     transfers.entered = {legs[leg] for leg in before.entered}
-    transfers.under_way = {legs[leg]: None for leg in before.under_way}
+    begun_s = transport.clock.now - elapsed_s
+    transfers.under_way = {legs[leg]: begun_s + sent_s for leg, sent_s in before.under_way.items()}
     for going, left_s in alone.transport.in_latency():
         for leg in going.all:
             transport.resume(real.alone[legs[leg]], left_s, transfers, transfers.arrived)

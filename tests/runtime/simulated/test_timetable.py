@@ -10,18 +10,19 @@ from session_programs import one_reduction
 ALGORITHMS = ["ring", "reduction to one", "recursive doubling", "binomial", "double tree"]
 
 
-def moments(algorithm: str, event_by_event: bool) -> list[tuple[float, dict[str, float], list[tuple[str, str, float]]]]:
+def moments(algorithm: str, event_by_event: bool) -> list[tuple[float, dict[str, float], list[tuple[str, str, float, float]]]]:
     """At several moments of an all-reduce of five workers: the second, the bytes on all links, and what is on its way."""
     session = sd.Session(one_reduction(algorithm), sd.Cluster({"worker": 5}, network=sd.hardware.Network(bandwidth=1e6), numerics="off"))
     if event_by_event:  # a fault that never comes: nothing is worked out beforehand
         session.inject({"kind": "delay", "source": "worker:0", "target": "worker:1", "seconds": 1.0, "at": 1e5})
-    found: list[tuple[float, dict[str, float], list[tuple[str, str, float]]]] = []
+    found: list[tuple[float, dict[str, float], list[tuple[str, str, float, float]]]] = []
     for _ in range(12):
         session.advance(by=0.37)
         world = session.cluster.world
         assert bool(world.foreseen) is (not event_by_event and session.state == "paused")
         pending = [one for group in world.listeners for one in getattr(group, "queue", [])]
-        found.append((session.now, world.bytes_carried(), sorted(way for one in pending for way in one.under_way())))
+        ways = sorted((*ends, round(sent_s, 9)) for one in pending for *ends, sent_s in one.under_way())
+        found.append((session.now, world.bytes_carried(), ways))
         if session.state != "paused":
             break
     session.close()
