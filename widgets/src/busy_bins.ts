@@ -1,7 +1,9 @@
 // How busy lanes were, in bins of equal length that double whenever the run has outgrown them.
 //
-// A span adds its length to the bins that it covers, so an append costs little however long the run is, and no bin is
+// A span adds to the bins what it covers and no earlier one of its lane did, so an append costs little however long the run is, and no bin is
 // ever computed again from the spans.
+
+import { Covered } from "./covered.ts";
 
 export const BINS = 512;
 const LEAST_PART = 0.6; // of the last bin
@@ -9,7 +11,7 @@ const FORGETTING = 0.98; // of the longest span, with every span
 
 export class BusyBins {
   private seconds = new Float64Array(BINS);
-  private readonly lanes = new Set<number>();
+  private readonly covered = new Map<number, Covered>();
   longest = 0; // of late spans, seconds: so far before the present, spans may be missing that have not ended
   width: number; // of a bin, seconds
 
@@ -18,18 +20,21 @@ export class BusyBins {
   }
 
   add(lane: number, start: number, duration: number): void {
-    this.lanes.add(lane);
+    const covered = this.covered.get(lane) ?? new Covered();
+    this.covered.set(lane, covered);
     this.longest = Math.max(this.longest * FORGETTING, duration);
     const end = start + duration;
     while (end > this.width * BINS) this.double();
-    for (let bin = Math.floor(Math.max(start, 0) / this.width); bin < BINS && bin * this.width < end; bin++) {
-      const from = Math.max(start, bin * this.width);
-      this.seconds[bin] += Math.max(0, Math.min(end, (bin + 1) * this.width) - from);
-    }
+    for (const [from, to] of covered.add(Math.max(start, 0), end)) this.fill(from, to);
   }
 
-  /** The share of these lanes that was busy, at the middle of each bin up to `end`; fewer bins than `most`. */
-  shares(end: number, most = 160): { times: number[]; values: number[] } {
+  /** The lanes that have worked. */
+  get lanes(): readonly number[] {
+    return [...this.covered.keys()];
+  }
+
+  /** The share of so many lanes that was busy, at the middle of each bin up to `end`; fewer bins than `most`. */
+  shares(end: number, lanes: number, most = 160): { times: number[]; values: number[] } {
     const used = Math.min(BINS, Math.ceil(end / this.width - 1e-9));
     const group = Math.max(1, Math.ceil(used / most));
     const [times, values]: number[][] = [[], []];
@@ -39,9 +44,15 @@ export class BusyBins {
       let sum = 0;
       for (let i = bin; i < Math.min(bin + group, BINS); i++) sum += this.seconds[i];
       times.push((from + to) / 2);
-      values.push(this.lanes.size > 0 ? Math.min(1, sum / this.lanes.size / Math.max(to - from, 1e-12)) : 0);
+      values.push(lanes > 0 ? Math.min(1, sum / lanes / Math.max(to - from, 1e-12)) : 0);
     }
     return { times, values };
+  }
+
+  private fill(start: number, end: number): void {
+    for (let bin = Math.floor(start / this.width); bin < BINS && bin * this.width < end; bin++) {
+      this.seconds[bin] += Math.max(0, Math.min(end, (bin + 1) * this.width) - Math.max(start, bin * this.width));
+    }
   }
 
   private double(): void {

@@ -76,7 +76,7 @@ function linesOf(trace: LiveTrace, name: string, isStepped: boolean, now: number
 /** How busy the workers were, up to where no span that is still open can change it. */
 function busyLine({ trace, now, isOver }: Charted, isOther: boolean): ChartLine {
   const known = isOver ? now : now - trace.busy.longest;
-  return { label: "busy workers", ...trace.busy.shares(Math.min(known, trace.header.last_s)), isOther };
+  return { label: "busy workers", ...trace.busyShares(Math.min(known, trace.header.last_s)), isOther };
 }
 
 /** The value of a line at a moment: of a stepped one that of the last point, else that of the nearest; null outside. */

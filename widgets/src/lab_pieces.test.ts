@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BusyBins } from "./busy_bins.ts";
+import { Covered } from "./covered.ts";
 import { rangeOf, timeTicks } from "./chart.ts";
 import { chartsOf, endOf, formatValue, shownTime, valueAt } from "./chart_data.ts";
 import { clock, nextPace, paceInWords, roughly, secondsOf } from "./clock.ts";
@@ -82,8 +83,28 @@ test("busy shares are those of the spans, however often bins were doubled", () =
     bins.add(0, i, 0.5);
     bins.add(1, i, 0.25);
   }
-  const { values } = bins.shares(1000);
+  const { values } = bins.shares(1000, 2);
   assert.ok(values.every((value) => Math.abs(value - 0.375) < 0.03), values.join());
+});
+
+test("time that several spans of a lane cover counts once, in whatever order they come", () => {
+  let state = 7;
+  const random = (): number => (state = (state * 48271) % 2147483647) / 2147483647;
+  for (let round = 0; round < 50; round++) {
+    const covered = new Covered();
+    const isCovered = new Array<boolean>(200).fill(false);
+    for (let i = 0; i < 30; i++) {
+      const start = Math.floor(random() * 200);
+      const end = Math.min(200, start + Math.floor(random() * 40));
+      let expected = 0;
+      for (let tick = start; tick < end; tick++) if (!isCovered[tick]) [isCovered[tick], expected] = [true, expected + 1];
+      const found = covered.add(start, end).reduce((sum, [from, to]) => sum + to - from, 0);
+      assert.equal(found, expected);
+    }
+  }
+  const long = new Covered();
+  for (let i = 0; i < 1000; i++) assert.deepEqual(long.add(2 * i, 2 * i + 1), [[2 * i, 2 * i + 1]]);
+  assert.deepEqual(long.add(0, 1), [], "what is long past counts as covered");
 });
 
 test("the value beside a chart is that at the moment that is pointed at", () => {

@@ -9,7 +9,7 @@ import type { Pyramid } from "./pyramid.ts";
 import { RecentMean } from "./recent_mean.ts";
 import { Rasteriser } from "./rasteriser.ts";
 
-const KINDS = [...SPAN_KINDS, { name: "apply", color: "#808080", level: 1 }];
+const KINDS = [...SPAN_KINDS, { name: "apply", color: "#808080", level: 1 }, { name: "input", color: "#808080", level: 1 }];
 const STYLES = { kinds: KINDS, marks: MARK_KINDS };
 
 function traceOf(batches: readonly (readonly Recorded[])[], tasks = ["worker:0"]): LiveTrace {
@@ -160,4 +160,18 @@ test("the staleness of updates is a series: the mean of the last ones, until a r
 test("only the last updates count, however many there were", () => {
   const recent = new RecentMean(3);
   assert.deepEqual([9, 0, 0, 3, 6].map((value) => recent.add(value)), [9, 4.5, 3, 1, 3]);
+});
+
+test("busy workers are those of all workers that work: no wait for input, and nothing twice", () => {
+  const share = (batch: readonly Recorded[], tasks: readonly string[]): number => {
+    const { times, values } = traceOf([batch], [...tasks]).busyShares(8);
+    return values.reduce((sum, value) => sum + value, 0) / times.length;
+  };
+  const near = (found: number, expected: number): void => assert.ok(Math.abs(found - expected) < 0.01, `${found} ${expected}`);
+  const workers = ["chief:0", "worker:0", "worker:1", "worker:2", "worker:3"];
+  near(share([span("worker:0", 0, 6, "input"), span("worker:0", 6, 8)], ["worker:0"]), 0.25);
+  near(share([span("worker:0", 0, 8)], workers), 0.25);
+  near(share([span("worker:0", 0, 4), span("worker:0", 2, 6, "update"), span("worker:0", 0, 6, "read"), span("chief:0", 0, 8)], ["chief:0", "worker:0"]), 0.75);
+  near(share([span("worker:0/gpu:0", 0, 8), span("worker:0/gpu:1", 0, 8, "wait"), span("worker:0", 0, 8, "wait")], ["worker:0"]), 0.5);
+  near(share([span("worker:0", 0, 8, "wait")], workers), 0);
 });

@@ -11,6 +11,8 @@ import { COUNTER, INSTANT, NO_CAUSE, readRows, SPAN, type RecordedRows, type Row
 import { DOWN_LEVEL, type Kind, type MarkKind, type TraceData, type TraceHeader } from "./trace_data.ts";
 
 const WORK_LEVEL = 1;
+const INPUT = "input"; // is drawn as work, but is a wait, as in simdist/trace/summary.py
+const NETWORK = "/network"; // the end of the lanes of what a device sends while it computes
 const UPDATE = "apply"; // the kind of spans whose value is their staleness
 const RECENT = 20; // updates
 export const STALENESS = `staleness (mean of ${RECENT} updates)`; // the series of all servers together
@@ -123,7 +125,17 @@ export class LiveTrace implements TraceData {
       this.addValue("", STALENESS, start + duration, this.staleness.add(rows.value[index]));
     }
     if (sort === SPAN && level >= DOWN_LEVEL) this.downRecords.push(record);
-    if (sort === SPAN && level === WORK_LEVEL && this.isWorker(this.lanes[lane])) this.busy.add(lane, start, duration);
+    const isWork = sort === SPAN && level === WORK_LEVEL && this.kinds[kind].name !== INPUT;
+    if (isWork && this.isWorker(this.lanes[lane])) this.busy.add(lane, start, duration);
+  }
+
+  /** The share of the workers that was busy, up to a moment: of their devices, and of those that have done nothing yet. */
+  busyShares(end: number): { times: number[]; values: number[] } {
+    const counted = new Set(this.busy.lanes.map((lane) => this.lanes[lane]));
+    for (const lane of this.lanes) if (lane.includes("/") && !lane.endsWith(NETWORK) && this.isWorker(lane)) counted.add(lane);
+    const seen = new Set([...counted].map((lane) => lane.split("/", 1)[0]));
+    const unseen = [...new Set([...this.tasks, ...this.lanes])].filter((lane) => !lane.includes("/") && this.isWorker(lane) && !seen.has(lane));
+    return this.busy.shares(end, counted.size + unseen.length);
   }
 
   /** Whose business counts: the workers', or everybody's where there are none. */
