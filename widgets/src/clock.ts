@@ -1,5 +1,6 @@
 // Virtual time and pace in words and figures.
 
+import { enteredNumber, twoReadings } from "./entered_number.ts";
 import { formatDuration } from "./format.ts";
 
 const UNITS: readonly [number, string][] = [
@@ -9,6 +10,7 @@ const UNITS: readonly [number, string][] = [
   [1e-9, "ns"],
 ];
 const PACES = [1, 2, 5];
+const MOMENT = /^\s*(\d*[.,]?\d+(?:e[+-]?\d+)?|\d+[.,])\s*(s|ms|us|µs|ns)?\s*$/i;
 
 /** A moment as a clock shows it: always three decimals of the unit that fits the whole run, so that figures stand still. */
 export function clock(seconds: number, run: number): readonly [string, string] {
@@ -35,11 +37,17 @@ export function roughly(seconds: number): string {
   return seconds < 10 ? `about ${seconds.toFixed(1)} s` : `about ${Math.round(seconds)} s`;
 }
 
-/** A moment as it is typed, in seconds: "0.0075", "7.5 ms"; null where it is none. */
+/** A moment as it is typed, in seconds: "0.0075", "7.5 ms"; null where it is none, or can be read in two ways. */
 export function secondsOf(text: string): number | null {
-  const found = /^\s*(\d*[.,]?\d+(?:e[+-]?\d+)?|\d+[.,])\s*(s|ms|us|µs|ns)?\s*$/i.exec(text);
-  if (!found) return null;
+  const found = MOMENT.exec(text);
+  if (!found || twoReadings(found[1])) return null;
   const unit = (found[2] ?? "s").toLowerCase().replace("us", "µs");
   const size = UNITS.find(([, name]) => name === unit)?.[0] ?? 1;
-  return Number((Number(found[1].replace(",", ".")) * size).toPrecision(12));
+  return Number((enteredNumber(found[1]) * size).toPrecision(12));
+}
+
+/** Why a text is no moment: what to write in its place. */
+export function whyNoMoment(text: string): string {
+  const ambiguous = twoReadings(text.replace(/[a-zµ\s]+$/i, ""));
+  return ambiguous ? `It can be read in two ways: ${ambiguous}.` : "Write seconds, for example 0.0075, or 7.5 ms.";
 }

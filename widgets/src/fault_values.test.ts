@@ -21,6 +21,14 @@ test("numbers are checked against their bounds, and written as people write them
   assert.match(problem(check(parameter("n", "number", "", { whole: true }), "1.5")), /whole number/);
 });
 
+test("what widgets write with a comma between thousands is not read as a fraction", () => {
+  const steps = parameter("after_steps", "number", "", { at_least: 1, whole: true });
+  assert.match(problem(check(steps, "2,000")), /^after_steps is 2,000, which can be read in two ways: write 2000 or 2\.000 without a comma\.$/);
+  assert.match(problem(check(steps, "1,234,567")), /write 1234567 without/);
+  assert.deepEqual(["2000", "2,0"].map((text) => check(steps, text)), [{ value: 2000 }, { value: 2 }]);
+  assert.deepEqual(check(parameter("at", "number", ""), "0,125"), { value: 0.125 });
+});
+
 test("what is optional may be left out, what is not is missing", () => {
   assert.deepEqual(check(parameter("until", "number", "", { optional: true }), ""), { value: null });
   assert.match(problem(check(parameter("task", "task", "whom it hits"), "")), /task is missing: whom it hits/);

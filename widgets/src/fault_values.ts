@@ -1,5 +1,6 @@
 // What was entered for a fault, checked against what its parameters declare. The words are those of the engine's errors.
 
+import { enteredNumber, twoReadings } from "./entered_number.ts";
 import type { Fault, FaultKind, Parameter } from "./lab_types.ts";
 
 export type Entry = string | boolean | readonly string[];
@@ -42,7 +43,9 @@ export function check(parameter: Parameter, entry: Entry | undefined): Checked {
 
 function checkNumber(parameter: Parameter, text: string): Checked {
   const { name, at_least, above, at_most, below, whole } = parameter;
-  const value = Number(text.trim().replace(",", "."));
+  const ambiguous = twoReadings(text);
+  if (ambiguous) return { problem: `${name} is ${text.trim()}, which can be read in two ways: ${ambiguous}.` };
+  const value = enteredNumber(text);
   const holds =
     Number.isFinite(value) &&
     (!whole || Number.isInteger(value)) &&

@@ -4,7 +4,7 @@ import { BusyBins } from "./busy_bins.ts";
 import { Covered } from "./covered.ts";
 import { rangeOf, timeTicks } from "./chart.ts";
 import { chartsOf, endOf, formatValue, shownTime, valueAt } from "./chart_data.ts";
-import { clock, nextPace, paceInWords, roughly, secondsOf } from "./clock.ts";
+import { clock, nextPace, paceInWords, roughly, secondsOf, whyNoMoment } from "./clock.ts";
 import { Series } from "./counters.ts";
 import { afterGrowth, following, liveBounds } from "./live_view.ts";
 import { SPAN_KINDS } from "./fixture_cluster.ts";
@@ -30,6 +30,11 @@ test("paces go up and down by one, two, five", () => {
 test("a moment that is typed is in seconds, unless it names a unit", () => {
   assert.deepEqual(["0.0075", "7.5 ms", "7,5ms", " 12 us ", "1e-3", "2."].map(secondsOf), [0.0075, 0.0075, 0.0075, 12e-6, 1e-3, 2]);
   assert.deepEqual(["", "soon", "-1", "3 h", "1.2.3"].map(secondsOf), [null, null, null, null, null]);
+  assert.deepEqual(["1,000", "1,000 ms", "12,345,678", "1,000.5"].map(secondsOf), [null, null, null, null]);
+  assert.deepEqual(["0,125", "1,25", "1,0000", "1000"].map(secondsOf), [0.125, 1.25, 1, 1000]);
+  assert.match(whyNoMoment(" 1,000 ms "), /two ways: write 1000 or 1\.000 without a comma/);
+  assert.match(whyNoMoment("1,000.5"), /two ways: write 1000\.5 without/);
+  assert.match(whyNoMoment("soon"), /Write seconds/);
 });
 
 test("real time is said roughly", () => {

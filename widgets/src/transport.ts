@@ -1,7 +1,7 @@
 // The bar that runs a cluster: play and pause, steps, pace, going to a moment, forks; and the time in large figures.
 
 import { Asking } from "./asking.ts";
-import { clock, nextPace, paceInWords, secondsOf } from "./clock.ts";
+import { clock, nextPace, paceInWords, secondsOf, whyNoMoment } from "./clock.ts";
 import { element } from "./dom.ts";
 import { formatCount } from "./format.ts";
 import { icon, setIcon, type IconName } from "./icons.ts";
@@ -132,7 +132,7 @@ class Transport {
     const text = this.moment.value;
     const t_s = secondsOf(text);
     this.moment.setAttribute("aria-invalid", String(t_s === null));
-    if (t_s === null) return this.asking.say(`"${text}" is no moment of virtual time. Write seconds, for example 0.0075, or 7.5 ms.`);
+    if (t_s === null) return this.asking.say(`"${text}" is no moment of virtual time. ${whyNoMoment(text)}`);
     this.moment.value = "";
     void this.ask("seek", { t_s }, this.moment);
   }
