@@ -3,7 +3,8 @@
 The marks of the two rolling digests (rolling.py) say by bisection which block of spans is the first to differ; only
 that block is looked at, so a run of a million spans is compared with its fork in milliseconds.
 
-Invariant: looks (instants of the category ``observe``) are passed over, as they are in digests.
+Invariants: what is equal is what gives the same digest, so NaN equals NaN; looks (instants of the category ``observe``) are passed over,
+as they are in digests.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from itertools import zip_longest
 import numpy as np
 
 from simdist.trace.event_log import EventLog
+from simdist.trace.facts import canonical_json
 from simdist.trace.instant_log import OBSERVATION
+from simdist.trace.records import Instant
 from simdist.trace.rolling import ROWS_BETWEEN_MARKS
 from simdist.trace.span_log import SpanLog
 
@@ -44,10 +47,15 @@ def first_difference(first: EventLog, second: EventLog) -> int | None:
     mine = [(number, item) for number, item in zip(numbers, first.instants, strict=True) if item.category != OBSERVATION]
     theirs = [item for item in second.instants if item.category != OBSERVATION]
     for pair, other in zip_longest(mine, theirs):
-        if pair is None or pair[1] != other:
+        if pair is None or other is None or not _is_same(pair[1], other):
             found.append(first.recorded if pair is None else pair[0])
             break
     return min(found, default=None)
+
+
+def _is_same(first: Instant, second: Instant) -> bool:
+    heads = [(one.lane, one.category, one.name, float(one.time_s).hex()) for one in (first, second)]
+    return heads[0] == heads[1] and (first.facts is second.facts or canonical_json(first.facts) == canonical_json(second.facts))
 
 
 def _span_number(log: EventLog, row: int) -> int:
@@ -63,7 +71,7 @@ def _first_span(first: SpanLog, second: SpanLog) -> int | None:
     end = min(*lengths, begin + ROWS_BETWEEN_MARKS)
     same = np.ones(end - begin, bool)
     for mine, theirs in zip(first.numbers(), second.numbers(), strict=True):
-        same &= mine[begin:end] == theirs[begin:end]
+        same &= mine[begin:end].view(np.int64) == theirs[begin:end].view(np.int64)
     kinds = zip(first.kind[begin:end].tolist(), second.kind[begin:end].tolist(), strict=True)
     equal: dict[tuple[int, int], bool] = {}
     for place, (mine, theirs) in enumerate(kinds):

@@ -40,6 +40,27 @@ def test_equal_logs_have_no_difference_whatever_was_looked_at() -> None:
     assert first_difference(run(30), run(30, looks=5)) is None
 
 
+@pytest.mark.parametrize("value", [float("nan"), np.float32("nan"), [1.0, float("nan")], np.array([1.0, float("nan")])])
+def test_nan_is_equal_to_nan_where_digests_are(value: object) -> None:
+    def trace(last: float) -> Trace:
+        trace = Trace()
+        trace.span("worker:0", "compute", "step", 0.0, 1.0, loss=float("nan"))
+        trace.instant("worker:0", "error", "loss", 1.0, loss=value if not isinstance(value, list) else list(value))
+        trace.span("worker:0", "compute", "step", 1.0, last, loss=float("nan"))
+        return trace
+
+    assert trace(2.0).digest() == trace(2.0).digest() != trace(3.0).digest()
+    assert first_difference(trace(2.0), trace(2.0)) is None
+    assert first_difference(trace(2.0), trace(3.0)) == 2
+
+
+def test_instant_whose_facts_differ_is_found() -> None:
+    first, second = Trace(), Trace()
+    for trace, loss in ((first, float("nan")), (second, 1.0)):
+        trace.instant("worker:0", "error", "loss", 1.0, loss=loss)
+    assert first_difference(first, second) == first_difference(second, first) == 0
+
+
 def test_a_beginning_differs_at_its_end() -> None:
     short, long = run(5), run(9)
     assert (first_difference(short, long), first_difference(long, short)) == (5, 5)
