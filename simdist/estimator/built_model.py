@@ -28,6 +28,7 @@ from simdist.strategies import context
 from simdist.strategies.base import Strategy
 from simdist.training.adoption import AdoptedVariable
 from simdist.training.global_denominators import of_global_batch
+from simdist.training.missing_rows import MissingRows
 from simdist.training.step import only_finite
 from simdist.variables.aggregation import VariableAggregation
 from simdist.variables.gradients import value_and_grad
@@ -68,6 +69,7 @@ class BuiltModel:
         self.strategy = strategy
         self.mode = mode
         self._model_fn = model_fn
+        self._missing = MissingRows("model_fn", may_stand_in=False)
         with strategy.scope():
             self.variables = CreatedVariables(strategy.next_seed() if seed is None else seed)
             only_first = VariableAggregation.ONLY_FIRST_REPLICA
@@ -77,7 +79,8 @@ class BuiltModel:
             if mode is ModeKeys.EVAL:
                 self.metrics["loss"] = keras_of_strategies.metrics.Mean(name="loss")
             self.optimizer = self._built_optimizer(spec) if mode is ModeKeys.TRAIN else None
-        self.step = StepFunction({ModeKeys.TRAIN: self._train, ModeKeys.EVAL: self._evaluate, ModeKeys.PREDICT: self._predict}[mode])
+        step = {ModeKeys.TRAIN: self._train, ModeKeys.EVAL: self._evaluate, ModeKeys.PREDICT: self._predict}[mode]
+        self.step = self._missing.watch(StepFunction(step))
 
     # -- building -------------------------------------------------------------------------------------------------
 
@@ -129,7 +132,7 @@ class BuiltModel:
     # -- the steps ------------------------------------------------------------------------------------------------
 
     def _call(self, batch: Tree) -> EstimatorSpec:
-        with self.variables.open():
+        with self.variables.open(), self._missing.tried(batch, rows_of(batch, self.mode)):
             return self._model_fn(*features_and_labels(batch, self.mode))
 
     def _train(self, iterator: Iterator[Tree]) -> Tree:

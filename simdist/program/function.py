@@ -69,11 +69,13 @@ class StepFunction:
         owner: the scope of the variables that it uses, once that is known, where it is called outside of every scope.
         run_eagerly: whether its Python runs in each step, with values, and not at tracing only.
         counts: whether a call of it is a step of the program that uses the strategy; False where a strategy does something for itself.
+        retraces_after: whether its Python, which has raised this error at tracing, goes otherwise if it is traced once more.
         traces: how often it was traced, by itself or as a part of another step.
     """
 
     owner: Scope | None = None
     run_eagerly: bool = False
+    retraces_after: Callable[[Exception], bool] | None = None
 
     def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "", counts: bool = True) -> None:
         functools.update_wrapper(self, fn)
@@ -147,7 +149,6 @@ class StepFunction:
         reported_constants: list[object] | None = None,
     ) -> Program:
         """Run the step's Python once, as a replica (see `Tracer`); the constants that the replica hands over go to `reported_constants`."""
-        self.traces += 1
         constants = reported_constants if reported_constants is not None else []
 
         def traced(has_example: bool) -> Program:
@@ -156,6 +157,17 @@ class StepFunction:
             tracer.has_duration = self.seconds is not None
             return self._program_of(tracer, call, has_example)
 
+        while True:
+            self.traces += 1
+            try:
+                return self._traced(traced, constants)
+            except Exception as error:
+                if self.retraces_after is None or not self.retraces_after(error):
+                    raise
+            constants.clear()
+
+    def _traced(self, traced: Callable[[bool], Program], constants: list[object]) -> Program:
+        """What `traced` gives; it is called with True where the Python of the step needs values."""
         if not self.run_eagerly:
             return traced(False)
         try:

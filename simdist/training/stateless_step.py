@@ -25,6 +25,7 @@ from simdist.strategies.context import get_replica_context
 from simdist.training.additive import adds_up
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel
+from simdist.training.missing_rows import MissingRows, with_rows
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
@@ -133,11 +134,6 @@ class StatelessStep:
         return gradient if self.weight == 1.0 else gradient * self.weight
 
 
-def _with_rows(data: Tree) -> Tree:
-    """A batch with rows: where a replica has none, one of zeros, as a loss of no rows may have no shape to be differentiated."""
-    return jax.tree_util.tree_map(lambda leaf: leaf if leaf.shape[0] else jnp.zeros((1, *leaf.shape[1:]), leaf.dtype), data)
-
-
 def _counters(model: StrategyModel, data: Tree) -> frozenset[int]:
     """The variables of metrics that add up, by identity: found by tracing the step once more, without its updates.
 
@@ -169,8 +165,13 @@ def _opened(step: StatelessStep) -> Iterator[StatelessStep]:
         _steps.pop()
 
 
-def stateless_replica_step(model: StrategyModel, counts_alone: bool) -> Callable[[Tree], Tree]:
+def stateless_replica_step(model: StrategyModel, counts_alone: bool, missing: MissingRows) -> Callable[[Tree], Tree]:
     """The step of one replica of a model with a ``train_step``, or with another method that it calls, of the user's own.
+
+    Args:
+        model: whose step.
+        counts_alone: whether other workers do not see what its metrics count.
+        missing: notes where the step cannot be traced for no rows.
 
     Returns:
         A function of a batch that returns the number of rows, and the logs of ``train_step``.
@@ -179,6 +180,10 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool) -> Callable
     known: dict[tuple[tuple[int, ...], ...], frozenset[int]] = {}  # by the shapes of the batch: the eager step runs this many times
 
     def replica_step(data: Tree) -> Tree:
+        with missing.tried(data):
+            return step(data)
+
+    def step(data: Tree) -> Tree:
         leaves = jax.tree_util.tree_leaves(data)
         rows = leaves[0].shape[0]
         context, tracer = get_replica_context(), active_tracer()
@@ -186,12 +191,12 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool) -> Callable
         weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
         shapes = tuple([tuple(leaf.shape) for leaf in leaves])
         if shapes not in known:
-            known[shapes] = _counters(model, _with_rows(data)) if counts_alone else frozenset[int]()
+            known[shapes] = _counters(model, with_rows(data)) if counts_alone else frozenset[int]()
         counters = known[shapes]
         alone = tracer.num_replicas == 1 and not counts_alone
-        with _opened(StatelessStep(rows, weight, counters, alone)) as step, of_global_batch(weight):
-            logs, state = model.train_step(step.state_of(model), data)
-            step.keep(model, state)
+        with _opened(StatelessStep(rows, weight, counters, alone)) as own, of_global_batch(weight):
+            logs, state = model.train_step(own.state_of(model), data)
+            own.keep(model, state)
         return jnp.float32(rows), jax.tree_util.tree_map(jnp.asarray, logs) if model.run_eagerly else logs
 
     return replica_step

@@ -21,10 +21,12 @@ from simdist.training.arguments import has_own_step, require_numbers
 from simdist.training.global_denominators import has_own_loss, needs_global_denominators, of_global_batch
 from simdist.training.keras_model import StrategyModel, Tensor, strategy_of
 from simdist.training.lost_assignments import LostAssignments
+from simdist.training.missing_rows import MissingRows, with_rows
+from simdist.training.state_without_rows import state_without_rows
 from simdist.training.stateless_step import stateless_replica_step
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.keras_objects import core_of, trained_variables
-from simdist.variables.optimizer import Optimizer
+from simdist.variables.optimizer import Optimizer, as_variable
 
 __all__ = ["Example", "build", "eager_where_asked", "finish", "only_finite", "prepare_optimizer", "require_same_variables", "train_step_of"]
 
@@ -78,11 +80,13 @@ def train_step_of(model: StrategyModel) -> StepFunction:
 
 def _traced_step(model: StrategyModel) -> StepFunction:
     strategy = strategy_of(model)
-    if has_own_step(model):
+    has_own = has_own_step(model)
+    missing = MissingRows(f"the train_step of {model.name!r}" if has_own else f"the code of {model.name!r}", may_stand_in=not has_own)
+    if has_own:
         prepare_optimizer(model)
-        replica_step = stateless_replica_step(model, counts_alone=isinstance(strategy, ParameterServerStrategy))
+        replica_step = stateless_replica_step(model, isinstance(strategy, ParameterServerStrategy), missing)
     else:
-        replica_step = _compiled_replica_step(model)
+        replica_step = _compiled_replica_step(model, missing)
 
     assignments = LostAssignments(model)
 
@@ -90,7 +94,7 @@ def _traced_step(model: StrategyModel) -> StepFunction:
         with assignments.reporting():
             return strategy.run(replica_step, args=(next(iterator),))
 
-    return StepFunction(train_step)
+    return missing.watch(StepFunction(train_step))
 
 
 def require_same_variables(model: StrategyModel) -> None:
@@ -127,11 +131,18 @@ def eager_where_asked(model: StrategyModel, step: StepFunction) -> StepFunction:
     return step
 
 
-def _compiled_replica_step(model: StrategyModel) -> Callable[[Tree], Tree]:
+def _compiled_replica_step(model: StrategyModel, missing: MissingRows) -> Callable[[Tree], Tree]:
     """Gradients of the compiled loss, an update by the optimizer, metrics."""
     optimizer = prepare_optimizer(model)
 
     def replica_step(data: Tree) -> None:
+        if missing.are_filled(data):
+            _step_of_no_rows(model, optimizer, missing, data)
+            return
+        with missing.tried(data):
+            step_of_rows(data)
+
+    def step_of_rows(data: Tree) -> None:
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         rows = jax.tree_util.tree_leaves(x)[0].shape[0]
         context = get_replica_context()
@@ -156,6 +167,24 @@ def _compiled_replica_step(model: StrategyModel) -> Callable[[Tree], Tree]:
             model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
 
     return replica_step
+
+
+def _step_of_no_rows(model: StrategyModel, optimizer: Optimizer, missing: MissingRows, data: Tree) -> None:
+    """The step of a replica without rows, whose layers take a row of zeros."""
+    tracer, variables = active_tracer(), model.trainable_variables
+    assert tracer is not None
+
+    def call(given: Tree) -> None:
+        x, y, sample_weight = unpack_x_y_sample_weight(given)
+        y_pred = model(x, training=True)
+        with of_global_batch(0.0), tracer.overlay({}):
+            model.simdist_loss(x, y, y_pred, sample_weight, training=True)
+
+    with missing.counting_nowhere(data):
+        state = state_without_rows(tracer, call, with_rows(data))
+    with only_finite(True):
+        state.assign(tracer)
+    optimizer.apply_gradients([(jnp.zeros(variable.shape, as_variable(variable).dtype), variable) for variable in variables])
 
 
 def prepare_optimizer(model: StrategyModel) -> Optimizer:

@@ -116,3 +116,14 @@ def test_rows_are_those_of_the_labels_or_where_there_are_none_of_the_features() 
     assert rows_of(({"a": three, "b": two}, two), ModeKeys.TRAIN) == 2
     assert rows_of({"a": none, "b": two}, ModeKeys.TRAIN) == rows_of((two, none), ModeKeys.EVAL) == 2
     assert rows_of((two, {"a": two, "b": three}), ModeKeys.TRAIN) is rows_of(none, ModeKeys.TRAIN) is None
+
+
+def test_a_model_fn_that_takes_no_batch_without_rows_says_so(tmp_path: Path) -> None:
+    def divides(features: Any, labels: Any, mode: str) -> EstimatorSpec:
+        x = features["x"]
+        return model_fn({"x": keras.ops.reshape(x, (x.shape[0], -1))[:, 0]}, labels, mode)
+
+    for number, step in enumerate((lambda of: of.train(line(7, 3)), lambda of: of.evaluate(line(1, 4)))):
+        of_two = config(tmp_path / str(number), train_distribute=sd.MirroredStrategy(2), eval_distribute=sd.MirroredStrategy(2))
+        with pytest.raises(InvalidArgumentError, match=r"Replica 1 has no rows .*1 row for 2 replicas.*model_fn .*ZeroDivisionError"):
+            step(Estimator(divides, config=of_two))

@@ -23,6 +23,7 @@ from simdist.strategies.context import get_replica_context
 from simdist.training.arguments import overrides
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel
+from simdist.training.missing_rows import MissingRows, num_rows_of, with_rows
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
 
@@ -37,12 +38,24 @@ Forward: TypeAlias = Callable[[Iterator[Tree], Tree], Tree]
 OF_A_TEST = ("test_step", "compute_metrics", "compute_loss_and_updates", "stateless_compute_loss")
 
 
-def test(model: StrategyModel, given: Sequence[int]) -> ReplicaForward:
-    """A step that returns what the metrics count in a part of a batch; `given` are the numbers of the variables that it is given."""
+def test(model: StrategyModel, given: Sequence[int], missing: MissingRows) -> ReplicaForward:
+    """A step that returns what the metrics count in a part of a batch.
+
+    Args:
+        model: compiled.
+        given: the numbers of the variables that the step is given.
+        missing: says which parts without rows get a row of zeros.
+    """
     own = overrides(model, OF_A_TEST)
 
     def counted(data: Tree, values: list[jax.Array]) -> Tree:
-        rows = jax.tree_util.tree_leaves(data)[0].shape[0]
+        if missing.are_filled(data):
+            with missing.counting_nowhere(data):
+                return count(with_rows(data), 0, values)
+        with missing.tried(data):
+            return count(data, num_rows_of(data), values)
+
+    def count(data: Tree, rows: int, values: list[jax.Array]) -> Tree:
         context = get_replica_context()
         weight = 1.0 if context is None else rows / max(1, context.global_batch_size(rows))
         if own:
@@ -79,11 +92,18 @@ def _of_compiled_test(
         return [tracer.read(variable) for variable in metrics]
 
 
-def prediction(model: StrategyModel, given: Sequence[int]) -> ReplicaForward:
-    """A step that returns the outputs for a part of a batch; `given` as for `test`."""
+def prediction(model: StrategyModel, given: Sequence[int], missing: MissingRows) -> ReplicaForward:
+    """A step that returns the outputs for a part of a batch; the arguments are those of `test`."""
     own = overrides(model, ("predict_step",))
 
     def predicted(data: Tree, values: list[jax.Array]) -> Tree:
+        if missing.are_filled(data):
+            with missing.counting_nowhere(data):
+                return jax.tree_util.tree_map(lambda leaf: leaf[:0], predict(with_rows(data), values))
+        with missing.tried(data):
+            return predict(data, values)
+
+    def predict(data: Tree, values: list[jax.Array]) -> Tree:
         data = data if isinstance(data, tuple) else (data,)
         if own:
             others = _with(_read(model.non_trainable_variables), given, values)

@@ -11,6 +11,7 @@ from simdist.program.function import StepFunction
 from simdist.training.evaluation import forward
 from simdist.training.evaluation.probe import Probe, probe_prediction, probe_test
 from simdist.training.keras_model import ForwardStep, StrategyModel, strategy_of
+from simdist.training.missing_rows import MissingRows
 from simdist.training.step import Example, eager_where_asked
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
@@ -55,19 +56,20 @@ def _known(model: StrategyModel, name: str, make: Callable[[], ForwardStep]) -> 
 def _traced(
     model: StrategyModel,
     probe: Probe,
-    anywhere: Callable[[StrategyModel, tuple[int, ...]], forward.ReplicaForward],
+    anywhere: Callable[[StrategyModel, tuple[int, ...], MissingRows], forward.ReplicaForward],
     in_turn: Callable[[StrategyModel, tuple[int, ...]], forward.Forward],
 ) -> ForwardStep:
     averaged = tuple(number for number, variable in enumerate(model.non_trainable_variables) if _is_averaged(variable))
     if not probe.may_be_split:
         given = tuple(sorted({*probe.changed, *averaged}))
         return ForwardStep(eager_where_asked(model, StepFunction(in_turn(model, given))), False, given, probe.changed)
-    strategy, of_replica = strategy_of(model), anywhere(model, averaged)
+    missing = MissingRows(f"the code of {model.name!r}")
+    strategy, of_replica = strategy_of(model), anywhere(model, averaged, missing)
 
     def step(iterator: Iterator[Tree], given: Tree) -> Tree:
         return strategy.run(of_replica, args=(next(iterator), given))
 
-    return ForwardStep(eager_where_asked(model, StepFunction(step)), True, averaged)
+    return ForwardStep(eager_where_asked(model, missing.watch(StepFunction(step))), True, averaged)
 
 
 def _is_averaged(variable: KerasVariable) -> bool:
