@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import jax
 from jax.extend import core as jex_core
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.stages import Wrapped
 
 from simdist.caches import of_each
 from simdist.cost.loops import loops, trips_of
-from simdist.program.jaxprs import inner_jaxprs, size_bytes
+from simdist.program.jaxprs import inner_jaxprs, size_bytes, variables_in
 from simdist.program.kernels import Kernel
 from simdist.program.values import num_bytes
 
@@ -51,8 +51,10 @@ def cost_of(kernel: Kernel) -> Cost:
     Source: the roofline model (Williams, Waterman, Patterson, Roofline, 2009) uses these two numbers.
     """
     used = [aval for aval, used in zip(kernel.in_avals, kernel.used, strict=True) if used]
-    forwarded = {v for v in kernel.closed.jaxpr.outvars if v in kernel.closed.jaxpr.invars}
-    made = [a for a, v in zip(kernel.out_avals, kernel.closed.jaxpr.outvars, strict=True) if v not in forwarded]
+    outputs = kernel.closed.jaxpr.outvars
+    forwarded = set(kernel.closed.jaxpr.invars).intersection(variables_in(outputs))
+    # A number that stands in the jaxpr itself is written out, too.
+    made = [a for a, v in zip(kernel.out_avals, outputs, strict=True) if isinstance(v, Literal) or v not in forwarded]
     bytes_moved = num_bytes(used) + num_bytes(made) + _bytes_inside(kernel.name, kernel.closed.jaxpr)
     # The kernel's own compiled function: JAX keeps what it lowers, and need not lower it again for the first call.
     once = _flops_once(kernel.jitted, kernel.closed)

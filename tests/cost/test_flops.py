@@ -61,6 +61,11 @@ def test_gather_of_rows_moves_the_rows_and_not_the_table() -> None:
     assert rows.flops == pytest.approx(small.flops)
 
 
+def test_a_number_that_stands_among_the_results_is_written_and_what_is_handed_on_is_not() -> None:
+    found = cost(lambda handed_on, x: (handed_on, 2 * x, 1.0), (M,), (N,))
+    assert found.bytes_moved == 4 * (M + N + N + 1)  # both inputs are read; 2 x and the number are written
+
+
 @pytest.mark.parametrize("trips", [1, 7, 50])
 def test_scan_costs_its_body_as_often_as_it_runs(trips: int) -> None:
     def scanned(x: Any, w: Any) -> Any:

@@ -161,3 +161,20 @@ def test_random_numbers_are_not_drawn_shard_by_shard() -> None:
     coordinator.schedule(sd.function(lambda: optimizer.apply_gradients([(jnp.ones(4), v)])))
     with pytest.raises(InvalidArgumentError, match="draws random numbers"):
         coordinator.join()
+
+
+@pytest.mark.parametrize("make", [sd.OneDeviceStrategy, servers], ids=["device", "shards"])
+def test_a_rule_that_puts_a_constant_into_its_state_is_that_of_optax(make: Callable[[], Any]) -> None:
+    rule, value = optax.optimistic_gradient_descent(0.05), jnp.asarray([1.0, -2.0])
+    strategy = make()
+    with strategy.scope():
+        v, optimizer = sd.Variable(np.asarray(value)), sd.Optimizer(rule)
+    state = rule.init([value])
+    step = sd.function(lambda gradient: optimizer.apply_gradients([(gradient, v)]))
+    coordinator = sd.ClusterCoordinator(strategy) if isinstance(strategy, sd.ParameterServerStrategy) else None
+    for number in range(3):
+        gradient = jnp.asarray([1.0, 0.5]) * (number + 1)
+        step(gradient) if coordinator is None else coordinator.schedule(step, args=(gradient,)).fetch()
+        updates, state = rule.update([gradient], state, [value])
+        value = value + updates[0]
+    np.testing.assert_allclose(v.numpy(), value, rtol=1e-6)
