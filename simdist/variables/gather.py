@@ -49,6 +49,8 @@ class Gather:
     def gather_nd(self, indices: ArrayLike) -> jax.Array:
         """The elements (or slices) at indices [..., k]: each gives the first k axes.
 
+        The shape is ``indices.shape[:-1] + variable.shape[k:]``.
+
         Raises:
             InvalidArgumentError: more numbers than axes, one that is out of range, or numbers that are not whole.
         """
@@ -61,7 +63,10 @@ class Gather:
         sizes = np.array(self.shape[: places.shape[-1]], int)
         if is_known and places.size and not ((np.asarray(places) >= 0) & (np.asarray(places) < sizes)).all():
             raise InvalidArgumentError(f"indices of {self.name}.gather_nd must be inside of its shape {self.shape}; got {places.tolist()}.")
-        return jnp.asarray(self.value)[tuple(places[..., axis] for axis in range(places.shape[-1]))]
+        value = jnp.asarray(self.value)
+        if not places.shape[-1]:  # no index to be followed: each gives the whole variable
+            return jnp.broadcast_to(value, (*places.shape[:-1], *self.shape))
+        return value[tuple(places[..., axis] for axis in range(places.shape[-1]))]
 
     def checked_rows(self, indices: ArrayLike) -> Array:
         """Numbers of rows as an array.
