@@ -16,6 +16,7 @@ import numpy as np
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.program.arrays import Array, ArrayLike, present_value
+from simdist.program.half_precision import is_half
 from simdist.program.lookups import zeros_for_padding
 from simdist.program.tracing import active_tracer
 from simdist.variables.embedding import observed_rows, table_and_ids, traced_lookup
@@ -44,7 +45,8 @@ def embedding_lookup_sparse(
         default_id: which row of the table a row without ids gives; None (the default) for zeros. It is read only where there is one.
 
     Returns:
-        An array [..., *table.shape[1:]] of the table's dtype; of float32 if the table holds whole numbers.
+        An array [..., *table.shape[1:]] of the table's dtype; of float32 if the table holds whole numbers. Rows of half precision are put
+        together in float32.
 
     Raises:
         InvalidArgumentError: as of `embedding_lookup`; ids without axes; weights of another shape or that are no numbers; an unknown
@@ -94,18 +96,20 @@ def combined_rows(rows: jax.Array, ids: Array, weights: Array | None, combiner: 
         combiner: one of `COMBINERS`.
     """
     axis = ids.ndim - 1
-    dtype = rows.dtype if jnp.issubdtype(rows.dtype, jnp.floating) else jnp.dtype(jnp.float32)
+    given = rows.dtype if jnp.issubdtype(rows.dtype, jnp.floating) else jnp.dtype(jnp.float32)
+    # A sum, or a square of a weight, may be too large for half precision though the result is not.
+    dtype = jnp.dtype(jnp.float32) if is_half(given) else given
     factors = jnp.where(ids >= 0, 1 if weights is None else weights, 0).astype(dtype)
     per_row = (1,) * (rows.ndim - ids.ndim)
     terms = rows.astype(dtype) if weights is None else rows * factors.reshape(*ids.shape, *per_row)
     total = jnp.sum(terms, axis)
     if combiner == "sum":
-        return total
+        return total.astype(given)
     # One where nothing is divided: so there is no NaN, neither in the result nor in a gradient.
     is_empty = jnp.all(factors == 0, axis)
     divisor = jnp.where(is_empty, 1, jnp.sum(factors if combiner == "mean" else factors * factors, axis))
     divisor = divisor if combiner == "mean" else jnp.sqrt(divisor)
-    return total / divisor.reshape(*divisor.shape, *per_row)
+    return (total / divisor.reshape(*divisor.shape, *per_row)).astype(given)
 
 
 def _weights(table: Variable, ids: Array, weights: ArrayLike | None) -> Array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -251,3 +252,19 @@ def test_a_default_by_learned_weights_is_a_dense_read_and_a_warning() -> None:
     with pytest.warns(DenseReadWarning):
         found = sd.ClusterCoordinator(strategy).schedule(step, args=(np.array([[1, 2]], np.int32),)).fetch()
     assert np.asarray(found).tolist() == table_of()[[7]].tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("ids", "weights", "combiner"),
+    [([0], [300.0], "sqrtn"), ([0, 1], [7e4, 7e4], "mean"), ([0, 1, 0], [0.1, 0.2, 0.3], "sum"), ([0] * 1000, None, "mean")],
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_rows_of_half_precision_are_put_together_in_float32(dtype: str, ids: list[int], weights: Any, combiner: str, traced: bool) -> None:
+    table = sd.Variable(np.array([[100.0, 0.5], [3.0, 1.0]], np.float32), dtype=dtype)
+    given = None if weights is None else np.array([weights], np.float32)
+    lookup = partial(sd.embedding_lookup_sparse, table, [ids], given, combiner)
+    found = sd.function(lambda: lookup())() if traced else lookup()
+    expected = by_hand(np.array([[100.0, 0.5], [3.0, 1.0]]), np.array([ids]), given, combiner)
+    assert str(found.dtype) == dtype
+    np.testing.assert_allclose(np.asarray(found, np.float64), expected, rtol={"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype])
