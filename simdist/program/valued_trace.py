@@ -48,7 +48,7 @@ class _Valued(Tracer):
         return self.value
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
-        return np.asarray(self.value, dtype)
+        return np.array(self.value, dtype, copy=copy)
 
     def __float__(self) -> float:
         return float(self.value)

@@ -112,7 +112,7 @@ class AdoptedVariable(keras.Variable, Adopted):
         return [] if self.simdist_variable is None else self.simdist_variable.placements()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
-        return np.asarray(self.value, dtype)
+        return np.array(self.value, dtype, copy=copy)
 
     @property
     def is_seed(self) -> bool:

@@ -384,7 +384,7 @@ class Variable(Scatter, Overlapping, Arithmetic):
         return jnp.asarray(self.value)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
-        return np.asarray(self.numpy(), dtype)
+        return np.array(self.numpy(), dtype, copy=copy)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, on={self.device!r})"
