@@ -99,6 +99,11 @@ def _in_a_step(value: jax.Array, what: str, dtype: DType) -> jax.Array:
             f"{what} is {dtype.name} and was given {value.dtype.name}, whose digits would be cut off. Round in the step and say so, "
             f"jnp.round(x).astype({str(dtype.name)!r}), or use a floating dtype."
         )
+    if jnp.issubdtype(value.dtype, jnp.complexfloating) and not jnp.issubdtype(dtype, jnp.complexfloating):
+        raise InvalidArgumentError(
+            f"{what} is {dtype.name} and was given {value.dtype.name}, whose imaginary part would be dropped. Say so in the step, "
+            "jnp.real(x), or use a complex dtype."
+        )
     return value.astype(dtype)
 
 

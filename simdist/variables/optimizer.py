@@ -15,6 +15,7 @@ from simdist.arguments import flag
 from simdist.collectives.compression import Compressor
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import ArrayLike
+from simdist.program.narrowing import canonical
 from simdist.program.scope import current_scope
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
@@ -113,7 +114,8 @@ class Optimizer:
 
         Raises:
             FailedPreconditionError: called in a plain function that a coordinator has scheduled.
-            InvalidArgumentError: a gradient of another shape than its variable, or two of one variable.
+            InvalidArgumentError: a gradient of another shape than its variable, or of numbers that its dtype cannot hold (digits in a
+                variable of whole numbers, an imaginary part in one of floats); or two of one variable.
         """
         tracer = active_tracer()
         if tracer is None:
@@ -216,12 +218,14 @@ def _require_one_each(variables: Sequence[Variable]) -> None:
 
 
 def _checked(gradient: ArrayLike, variable: Variable) -> jax.Array:
-    """A gradient as an array.
+    """A gradient as an array of its variable's dtype; among floats, a narrower one may make it infinite, as loss scaling expects.
 
     Raises:
-        InvalidArgumentError: it has another shape than its variable.
+        InvalidArgumentError: it has another shape than its variable, or numbers that no such dtype can hold.
     """
-    array = jnp.asarray(gradient, variable.dtype)
+    is_float = jnp.issubdtype(variable.dtype, jnp.floating) and not jnp.issubdtype(jnp.asarray(gradient).dtype, jnp.complexfloating)
+    fits = is_float or jnp.issubdtype(variable.dtype, jnp.complexfloating)
+    array = jnp.asarray(gradient if fits else canonical(gradient, f"The gradient of {variable.name!r}", variable.dtype), variable.dtype)
     if array.shape != variable.shape:
         raise InvalidArgumentError(f"The gradient of {variable.name!r} has shape {array.shape}, and the variable {variable.shape}.")
     return array

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -135,6 +136,43 @@ def test_a_constant_of_all_replicas_is_no_contribution_to_their_sum(change: Call
     with pytest.raises(InvalidArgumentError, match="aggregation SUM, and every replica"):
         run(strategy, lambda: change(v))
     assert float(v) == 1.0
+
+
+NO_HOLD = {
+    "fractions": ("int32", [0.7, 1.9]),
+    "imaginary parts": ("float32", [1.0 + 2.0j, 0.0]),
+}
+
+
+@pytest.mark.parametrize("make", [sd.OneDeviceStrategy, MAKERS["servers"]], ids=["device", "servers"])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("what", NO_HOLD)
+def test_a_gradient_or_a_value_that_the_dtype_cannot_hold_is_refused(make: Callable[[], Any], known: bool, what: str) -> None:
+    dtype, numbers = NO_HOLD[what]
+    strategy = make()
+    with strategy.scope():
+        v, optimizer = sd.Variable(np.array([5, 6]), dtype=dtype, name="v"), sd.Optimizer(optax.sgd(1.0))
+    changes = {"apply": lambda given: optimizer.apply_gradients([(given, v)]), "assign": v.assign, "add": v.assign_add}
+    for change in changes.values():
+        with pytest.raises(InvalidArgumentError, match=r"v.* (has|was given) .*(hold|fit|cut off|dropped)"):
+            run(strategy, lambda change=change: change(numbers)) if known else run(strategy, change, np.array(numbers))
+    assert v.numpy().tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "given"), [("float16", "float32"), ("float32", "float16"), ("float32", "int32"), ("complex64", "float32")]
+)
+def test_a_gradient_of_another_float_width_is_that_of_the_variable(dtype: str, given: str, known: bool) -> None:
+    strategy = sd.OneDeviceStrategy()
+    with strategy.scope():
+        v, optimizer = sd.Variable(np.array([5, 6]), dtype=dtype), sd.Optimizer(optax.sgd(1.0))
+    gradient = np.array([1, 2], given)
+    if known:
+        run(strategy, lambda: optimizer.apply_gradients([(gradient, v)]))
+    else:
+        run(strategy, lambda given: optimizer.apply_gradients([(given, v)]), gradient)
+    assert (v.numpy().tolist(), v.dtype) == ([4, 4], dtype)
 
 
 # -- across replicas -----------------------------------------------------------------------------------------------------
