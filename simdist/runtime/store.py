@@ -13,6 +13,7 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Array, Arrays, HostArray
+from simdist.program.fixed_reads import require_may_be_read
 from simdist.program.half_precision import is_half, widened
 from simdist.program.values import Aval, BundleType, snapshot
 from simdist.runtime.base import Engine
@@ -47,6 +48,7 @@ class Store:
         Raises:
             UnavailableError: a task that held a part of it has died.
         """
+        require_may_be_read(variable)
         return cached_read(variable, self, None, lambda: self._observe(variable))
 
     def _observe(self, variable: Variable) -> Array:

@@ -6,10 +6,10 @@ from typing import Protocol, runtime_checkable
 
 from simdist.program.arrays import ArrayLike
 from simdist.program.operations import VariableHandle
-from simdist.variables.keras_objects import KerasVariable
+from simdist.variables.keras_objects import KerasOptimizer, KerasVariable, core_of
 from simdist.variables.variable import Variable
 
-__all__ = ["Adopted", "AnyVariable", "Assignable", "adopted", "own_variable", "shown_name", "variable_of"]
+__all__ = ["Adopted", "AnyVariable", "Assignable", "adopted", "has_variable", "own_variable", "shown_name", "variable_of"]
 
 AnyVariable = Variable | KerasVariable
 """A variable of ours, or one of Keras that a strategy may have adopted."""
@@ -50,6 +50,11 @@ def adopted(variable: object) -> Variable | None:
 def own_variable(value: object) -> Variable | None:
     """A variable of ours itself, and the one behind an adopted one; None of anything else."""
     return value if isinstance(value, Variable) else adopted(value)
+
+
+def has_variable(optimizer: KerasOptimizer, variable: VariableHandle) -> bool:
+    """Whether a variable is one in which a Keras optimizer keeps its state, its learning rate or its count."""
+    return any(adopted(own) is variable for part in (optimizer, core_of(optimizer)) for own in part.variables)
 
 
 def shown_name(variable: object) -> object:

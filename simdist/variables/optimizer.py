@@ -77,7 +77,7 @@ class Optimizer:
             )
         self.wrapped = optimizer
         self.lazy_rows = flag(lazy_rows, "lazy_rows")
-        self._has_warned = False
+        self._has_warned = self._is_used_once = False
         self._compressed: dict[Compressor, CompressedSum] = {}
         # A Keras optimizer has one set of slots and one count of steps, for all callers.
         self._rules: list[OptimizerRule] = optimizer.__dict__.setdefault("_simdist_rules", []) if is_keras_optimizer(optimizer) else []
@@ -120,7 +120,7 @@ class Optimizer:
         tracer = active_tracer()
         if tracer is None:
             pairs = list(grads_and_vars)
-            return current_scope().eagerly(lambda: self.apply_gradients(pairs, skip_gradients_aggregation), "apply_gradients")
+            return self._applied_once(pairs, skip_gradients_aggregation)
         everything = [(gradient, as_variable(variable)) for gradient, variable in grads_and_vars]
         pairs = [(gradient, variable) for gradient, variable in everything if gradient is not None]
         variables = [variable for _, variable in pairs]
@@ -135,7 +135,18 @@ class Optimizer:
         if self.lazy_rows and not self._has_warned:
             self._has_warned = warn_of_whole_tables([variable.name for variable in variables if variable.ref() in tracer.whole_tables])
         if variables:
-            tracer.update(self._rule(state_of), variables, self._clipped(gradients, variables[0], has_scale))
+            rule = self._rule(state_of)
+            rule.is_used_once = self._is_used_once
+            tracer.update(rule, variables, self._clipped(gradients, variables[0], has_scale))
+
+    def _applied_once(self, pairs: Sequence[tuple[ArrayLike | None, AnyVariable]], skip_gradients_aggregation: bool) -> None:
+        self._is_used_once = True
+        try:
+            current_scope().eagerly(lambda: self.apply_gradients(pairs, skip_gradients_aggregation), "apply_gradients")
+        finally:
+            self._is_used_once = False
+            for rule in self._rules:
+                rule.is_used_once = False
 
     def _rule(self, variables: Sequence[Variable]) -> OptimizerRule:
         """The rule for these variables: of a Keras optimizer the only one, for all that it was built with.

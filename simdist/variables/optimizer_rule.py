@@ -17,11 +17,13 @@ import jax
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.arrays import Array
+from simdist.program.fixed_reads import watching_reads
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
 from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
+from simdist.variables.handles import has_variable
 from simdist.variables.independence import is_elementwise, require_independent, require_whole_or_elementwise
 from simdist.variables.keras_copies import Role, begins_with_values
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
@@ -68,6 +70,7 @@ class OptimizerRule(UpdateRule):
         self.holder = optimizer if holder is None else holder
         self.lazy_rows = lazy_rows
         self.variables = list(variables)
+        self.is_used_once = False  # whether a step is about to apply it that is traced anew each time: outside of every other step
         self.slot_optimizers: dict[Owner, SlotOptimizer] = {}
         self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}
         self.slots: OptimizerSlots | None = None
@@ -234,15 +237,33 @@ class OptimizerRule(UpdateRule):
         def run(*arrays: jax.Array) -> list[jax.Array]:
             return changed_state(slot_optimizer, own, arrays[:size], dict(zip(positions, arrays[size:], strict=True)))
 
-        return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
+        with watching_reads(self._refuse_read):
+            return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
 
     def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
-        return self._row_update(group, positions, operand_avals, rows).kernel(self._rows_only(group, rows))
+        with watching_reads(self._refuse_read):
+            return self._row_update(group, positions, operand_avals, rows).kernel(self._rows_only(group, rows))
 
     def row_sum_kernel(
         self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]
     ) -> Kernel:
-        return self._row_update(group, positions, operand_avals, rows, pairs=True).kernel(self._rows_only(group, rows))
+        with watching_reads(self._refuse_read):
+            return self._row_update(group, positions, operand_avals, rows, pairs=True).kernel(self._rows_only(group, rows))
+
+    def _refuse_read(self, variable: VariableHandle) -> None:
+        """Refuse what the rule reads while it is traced: kept with its program, it would be a constant.
+
+        Raises:
+            InvalidArgumentError: a variable other than those of a Keras optimizer, in a rule that is used more than once.
+        """
+        if self.is_used_once or (is_keras_optimizer(self.optimizer) and has_variable(self.optimizer, variable)):
+            return
+        raise InvalidArgumentError(
+            f"{type(self.optimizer).__name__} reads the variable {variable.name!r}, for instance in its learning rate, and each later step "
+            "would take the number of the first one. A rule is given the count of steps, values and gradients alone. Let a rate depend on "
+            "the count; or assign it between steps: with Keras to optimizer.learning_rate, with Optax to what "
+            "optax.inject_hyperparams(optax.sgd)(learning_rate=...) keeps in its state, sd.Optimizer(...).saved_state()."
+        )
 
     def changes_rows_alone(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> bool:
         return self._rows_only(group, rows) is not None
