@@ -137,7 +137,7 @@ def _said(error: Exception) -> str:
 def _who_has_none() -> str:
     tracer = active_tracer()
     assert tracer is not None
-    rows = tracer.global_rows.get(0)
+    rows = max(tracer.global_rows.sizes_of(0), default=0)
     of_all = f" ({rows} {'row' if rows == 1 else 'rows'} for {tracer.num_replicas} replicas)" if rows else ""
     return f"Replica {tracer.replica_rank} has no rows of this batch{of_all}"
 
