@@ -16,7 +16,17 @@ from simdist.program.arrays import DTypeLike, HostArray, Tree, has_dtype
 from simdist.program.batch_rows import BatchRows
 from simdist.program.tracing import Tracer, active_tracer
 
-__all__ = ["PerReplica", "ReplicaArgument", "ReplicaLocal", "ReplicaLocalResult", "of_replica", "per_replica", "rows_of", "spread"]
+__all__ = [
+    "PerReplica",
+    "ReplicaArgument",
+    "ReplicaLocal",
+    "ReplicaLocalResult",
+    "has_values_of_replicas",
+    "of_replica",
+    "per_replica",
+    "rows_of",
+    "spread",
+]
 
 
 class ReplicaArgument:
@@ -196,6 +206,11 @@ def rows_of(arguments: Tree, of_one: Tree) -> BatchRows:
             if has_dtype(part) and part.shape:
                 found.note(part.shape[0], leaf.global_rows)
     return found
+
+
+def has_values_of_replicas(structure: Tree) -> bool:
+    """Whether there is a `PerReplica` in a structure."""
+    return any(map(_is_per_replica, jax.tree_util.tree_leaves(structure, is_leaf=_is_per_replica)))
 
 
 def _is_per_replica(leaf: Tree) -> bool:

@@ -65,6 +65,13 @@ class CentralStorageStrategy(SynchronousStrategy):
     def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         return (self.reducer_device,)
 
+    def require_copies(self, variable: Variable) -> None:
+        if len(self.members) > 1:
+            raise InvalidArgumentError(
+                f"extended.update of {variable.name} was given a PerReplica, {len(self.members)} values for as many copies. There is one "
+                f"copy, on {self.reducer_device}: combine them first, args=(strategy.reduce('sum', value, axis=None),)."
+            )
+
     def separate(self, variable: Variable) -> None:
         if len(self.members) > 1:
             raise InvalidArgumentError(

@@ -26,7 +26,7 @@ from simdist.input import DistributedDataset, InputContext, InputOptions
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Program
-from simdist.program.per_replica import PerReplica, spread
+from simdist.program.per_replica import PerReplica, has_values_of_replicas, spread
 from simdist.program.replica_programs import ReplicaPrograms
 from simdist.program.tracing import active_tracer
 from simdist.runtime.cluster import Cluster
@@ -217,12 +217,19 @@ class SynchronousStrategy(Strategy):
         """The copies may differ from now on: a replica changes its own alone."""
         separate_copies(self, variable)
 
+    def require_copies(self, variable: Variable) -> None:
+        """Raise if there is one copy of a variable for several replicas, which cannot all change it by values of their own.
+
+        Raises:
+            InvalidArgumentError: so it is.
+        """
+
     def update_copies(self, variable: Variable, fn: Callable[..., Tree], args: list[Tree], kwargs: dict[str, Tree], group: bool) -> Tree:
         """See `StrategyExtended.update`."""
         if active_tracer() is None:
             return self.eagerly(lambda: self.update_copies(variable, fn, args, kwargs, group), "update")
-        differs = any(isinstance(argument, PerReplica) for argument in [*args, *kwargs.values()])
-        if differs:
+        if has_values_of_replicas((args, kwargs)):
+            self.require_copies(variable)
             self.separate(variable)
         result = fn(variable, *self._arguments_here(args), **self._arguments_here(kwargs))
         return None if group or result is None else spread(result)
