@@ -31,6 +31,7 @@ from simdist.runtime.store import Store
 from simdist.strategies import context
 from simdist.strategies.extended import StrategyExtended
 from simdist.strategies.operations import ReplicaOperations
+from simdist.strategies.placements import placement_records
 from simdist.strategies.reduction import ReduceOp
 from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell, PlacementRecord
@@ -305,10 +306,7 @@ class Strategy(ReplicaOperations):
 
     def placements(self) -> list[PlacementRecord]:
         """Where every piece of every variable lies, and every copy of a lookup table: the shard map."""
-        records = [record for variable in self.variables for record in variable.placements()]
-        known = {id(cell) for variable in self.variables for cell in variable.placement.cells}
-        records += [cell.record() for cell in self.store.layout.cells() if id(cell) not in known]
-        return records + [record for table in self.tables for record in table.placements()]
+        return placement_records(self.variables, self.store.layout.cells(), self.tables)
 
     # -- lookup tables --------------------------------------------------------------------------------------------
 

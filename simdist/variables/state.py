@@ -37,6 +37,7 @@ class PlacementRecord:
         row_start, row_stop: the rows; of a variable that is partitioned along another axis, the indices along that one.
         axis: along which it is partitioned.
         slot_of: of an optimizer's slot, the variable that it belongs to.
+        namesake: in the shard map of a strategy, which of several variables of this name it is: 0 for the first one.
     """
 
     variable: str
@@ -51,6 +52,7 @@ class PlacementRecord:
     kind: str
     axis: int = 0
     slot_of: str = ""
+    namesake: int = 0
 
 
 class Group:

@@ -3,10 +3,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import simdist as sd
 import simdist_widgets as sw
+from simdist import keras
 from simdist_widgets.shard_figure import range_text
 
 
@@ -109,3 +111,27 @@ def test_a_variable_that_is_partitioned_along_another_axis_shows_columns() -> No
     assert [(shard["axis"], shard["row_start"], shard["row_stop"]) for shard in shards] == [(1, 0, 2), (1, 2, 3)]
     assert [range_text(shard) for shard in shards] == ["[:, 0:2]", "[:, 2:3]"]
     assert range_text({"row_start": 0, "row_stop": 4}) == "[0:4]"
+
+
+def namesakes(strategy: Any) -> tuple[int, list[tuple[str, int]]]:
+    """Of three variables, two of one name, with a slot each: how many a map counts, and the namesakes of its shards."""
+    with strategy.scope():
+        variables = [sd.Variable(np.zeros((4, 2), np.float32), name=name) for name in ("w", "w", "v")]
+        sd.Optimizer(keras.optimizers.SGD(0.1, momentum=0.9)).build(variables)
+    header = sw.ShardMap([record for record in strategy.placements() if record.variable in ("w", "v") or record.slot_of]).header
+    return header["num_variables"], sorted((shard["variable"], shard["namesake"]) for shard in header["shards"])
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_variables_of_one_name_are_two_and_their_slots_too(shards: int) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    count, found = namesakes(sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(shards)))
+    assert count == 6
+    assert [number for name, number in found if name == "w"] == [0] * shards + [1] * shards
+    assert sum(number for _, number in found) == 2 * shards, "one variable and its slot are second ones"
+
+
+def test_copies_of_a_variable_are_one_variable() -> None:
+    strategy = sd.MirroredStrategy(3, cluster=sd.Cluster({"worker": 1}))
+    count, found = namesakes(strategy)
+    assert count == 6 and [number for name, number in found if name == "w"] == [0] * 3 + [1] * 3

@@ -23,6 +23,7 @@ from simdist_widgets.shard_figure import KIND_COLORS, balance_text, shard_figure
 FIELDS = (
     "variable", "shape", "dtype", "shard", "num_shards", "task", "row_start", "row_stop", "size_bytes", "kind",
 )  # fmt: skip
+VARIABLE = ("kind", "variable", "slot_of", "namesake")  # what shards of one variable have in common
 
 
 @runtime_checkable
@@ -63,7 +64,8 @@ class ShardMap(BaseWidget):
 
     Args:
         source: a strategy with ``placements()``, or a list of records with the attributes of `PlacementRecord`; where a record also has
-            `axis`, its rows are counted along that one, and where it has `slot_of`, that variable is named.
+            `axis`, its rows are counted along that one, where it has `slot_of`, that variable is named, and where it has `namesake`,
+            variables of one name are told apart.
         color_by: what the colour of a block shows: "kind" (the default), "traffic" (bytes that steps have read and updated), "version" (how
             often it has changed) or "staleness" (mean of the updates of its server). All but "kind" need the traffic of the shards, which
             the cards show then: a `ParameterServerStrategy` knows it, and `strategy.traffic()` is a list of such records.
@@ -101,7 +103,7 @@ class ShardMap(BaseWidget):
         header = {
             "tasks": tasks,
             "balanced": balanced,
-            "num_variables": len({(shard["kind"], shard["variable"]) for shard in shards}),
+            "num_variables": len({tuple(shard[field] for field in VARIABLE) for shard in shards}),
             "num_shards": len(shards),
             "size_bytes": sum(shard["size_bytes"] for shard in shards),
             "balance": balance_text(tasks, shards, balanced),
@@ -151,6 +153,7 @@ def _as_dict(record: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {name: str(getattr(record, name)) for name in texts}
     fields |= {name: int(getattr(record, name)) for name in numbers}
     fields |= {"axis": int(getattr(record, "axis", 0)), "slot_of": str(getattr(record, "slot_of", ""))}
+    fields["namesake"] = int(getattr(record, "namesake", 0))
     return fields | {"shape": [int(size) for size in record.shape]}
 
 

@@ -70,4 +70,6 @@ test("shards of one variable know each other, its slots are another variable", (
   const block = (one: Shard) => ({ shards: [one], top: 0, height: 10 });
   assert.ok(sameVariable(block(shard("a", 1)), block(shard("b", 1, { shard: 1 }))));
   assert.ok(!sameVariable(block(shard("a", 1)), block(shard("b", 1, { kind: "slot" }))));
+  assert.ok(!sameVariable(block(shard("a", 1)), block(shard("b", 1, { namesake: 1 }))), "two variables of one name");
+  assert.ok(sameVariable(block(shard("a", 1, { namesake: 1 })), block(shard("b", 1, { namesake: 1 }))));
 });

@@ -18,6 +18,7 @@ export interface Shard {
   readonly kind: string; // "parameter", "slot", "metric"
   readonly axis?: number; // along which the variable is cut, and rows are counted; 0 where it is left out
   readonly slot_of?: string; // of a slot, its variable
+  readonly namesake?: number; // which of several variables of this name; 0 where it is left out
   readonly color?: string; // where colours show a figure: that of its value
   readonly value?: number | null; // of that figure; null: it has none
   readonly facts?: readonly (readonly [string, string])[]; // its traffic, in words

@@ -63,7 +63,12 @@ export function scaledColor(shards: readonly Shard[]): string | undefined {
 
 /** Whether two blocks hold shards of one variable. */
 export function sameVariable(a: Block, b: Block): boolean {
-  return a.shards.some((one) => b.shards.some((two) => one.variable === two.variable && one.kind === two.kind));
+  return a.shards.some((one) => b.shards.some((two) => isSame(one, two)));
+}
+
+function isSame(one: Shard, two: Shard): boolean {
+  const [names, slots] = [one.variable === two.variable && one.kind === two.kind, (one.slot_of ?? "") === (two.slot_of ?? "")];
+  return names && slots && (one.namesake ?? 0) === (two.namesake ?? 0);
 }
 
 export function bytesByKind(shards: readonly Shard[]): Map<string, number> {
