@@ -182,8 +182,9 @@ class _Distributed(StrategyModel):
 
         The replicas of a synchronous strategy share each batch. Under parameter servers workers take whole batches; each counts once, also
         where a worker dies. A launched main evaluates by itself, on its first replica, so that it may do so alone. Where batches depend on
-        each other (layers that change in a test step, logs that are no metrics), one replica or worker takes them in turn, as Keras does.
-        The metrics of training stay as they were.
+        each other (layers that change in a test step, logs that are no metrics), one replica or worker takes them in turn, as Keras does;
+        so it is where rows of a batch do, as far as shapes of outputs say so (each row against each other). Another dependence of rows,
+        such as ``x - mean(x, axis=0)``, is among the rows of one replica. The metrics of training stay as they were.
 
         Args:
             x: as for `fit`. Of what was distributed the plain dataset is read; a function of an `InputContext` makes a single

@@ -1,14 +1,15 @@
 """What a step of evaluation or prediction does, found by tracing it once without numbers.
 
 Batches can be taken by any replica or worker in any order, also in parts, if the step changes no layer, its logs are the metrics, what
-metrics count may be added up, and no layer is made for one size of batches. Everything else goes batch after batch through one place, as
-in Keras.
+metrics count may be added up, and no layer is made for one size of batches. Where replicas take parts of batches, the shape of a row of
+the outputs must not depend on how many rows there are, either. Everything else goes batch after batch through one place, as in Keras.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import jax
 import keras
@@ -17,12 +18,17 @@ from keras.src import backend
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
 from simdist.program.arrays import Tree
+from simdist.strategies.base import Strategy
+from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.additive import adds_up
-from simdist.training.keras_model import StrategyModel
+from simdist.training.keras_model import StrategyModel, strategy_of
 from simdist.training.step import Example
 from simdist.variables.keras_objects import KerasVariable
 
 __all__ = ["Probe", "probe_prediction", "probe_test"]
+
+Step: TypeAlias = Callable[[Tree, Tree, Tree], Tree]
+"""Of the values of variables that are trained, of the others, and of data, what it gives."""
 
 SEED = "seed_generator_state"
 
@@ -77,7 +83,7 @@ def _probe_test(model: StrategyModel, batch: Example) -> Probe:
     before = len(model.trainable_variables) + len(others)
     counters = adds_up(traced.jaxpr, traced.jaxpr.invars[before : before + len(metrics)], traced.jaxpr.outvars[-len(metrics) :])
     may_be_split = names == _names_of_metrics(model) and all(counters) and not changed and not _has_fixed_batch(model, batch)
-    return Probe(may_be_split, changed)
+    return Probe(may_be_split and not _rows_know_of_others(_forward(model), model, _features(batch), may_be_fixed=True), changed)
 
 
 def _probe_prediction(model: StrategyModel, batch: Example) -> Probe:
@@ -91,7 +97,8 @@ def _probe_prediction(model: StrategyModel, batch: Example) -> Probe:
 
     traced = jax.make_jaxpr(step)(_avals(model.trainable_variables), _avals(others), given)
     changed = _changed(traced, others, len(model.trainable_variables))
-    return Probe(not changed and not _has_fixed_batch(model, batch), changed)
+    may_be_split = not changed and not _has_fixed_batch(model, batch)
+    return Probe(may_be_split and not _rows_know_of_others(lambda *args: step(*args)[1], model, given, may_be_fixed=False), changed)
 
 
 def _changed(traced: Tree, others: Sequence[KerasVariable], first: int) -> tuple[int, ...]:
@@ -116,19 +123,64 @@ def _has_fixed_batch(model: StrategyModel, batch: Example) -> bool:
 
 def _takes_one_row_more(model: StrategyModel, batch: Example) -> bool:
     """Whether a batch with one more row gives one more row of each output."""
-    given = _shapes(batch)
-    x, _, _ = unpack_x_y_sample_weight(given)
+    x = _features(batch)
     rows = {leaf.shape[0] for leaf in jax.tree_util.tree_leaves(x)}
-    larger = jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct((leaf.shape[0] + 1, *leaf.shape[1:]), leaf.dtype), x)
-
-    def forward(trained: Tree, state: Tree, x: Tree) -> Tree:
-        return model.stateless_call(trained, state, x, training=False)[0]
-
     try:
-        found = jax.eval_shape(forward, _avals(model.trainable_variables), _avals(model.non_trainable_variables), larger)
+        found = _outputs(_forward(model), model, _one_row_more(x))
     except (TypeError, ValueError):
         return False
     return all(leaf.shape and leaf.shape[0] - 1 in rows for leaf in jax.tree_util.tree_leaves(found))
+
+
+def _rows_know_of_others(step: Step, model: StrategyModel, data: Tree, may_be_fixed: bool) -> bool:
+    """Whether replicas share a batch whose rows depend on each other, as the shapes of outputs say.
+
+    They do if one more row changes more than the number of rows, as in a similarity of each row to each other. What cannot be computed with
+    one more row is taken to be independent.
+
+    Args:
+        step: gives outputs of data.
+        model: whose step.
+        data: a batch.
+        may_be_fixed: whether outputs may have a first axis that is the same for all batches.
+    """
+    if not _replicas_share_batches(strategy_of(model)):
+        return False
+    try:
+        before, after = (jax.tree_util.tree_leaves(_outputs(step, model, given)) for given in (data, _one_row_more(data)))
+    except Exception:
+        return False
+    rows = jax.tree_util.tree_leaves(data)[0].shape[0]
+
+    def is_of_rows(one: jax.ShapeDtypeStruct, other: jax.ShapeDtypeStruct) -> bool:
+        if not one.shape or not other.shape:
+            return may_be_fixed and one.shape == other.shape
+        grows = one.shape[0] * (rows + 1) == other.shape[0] * rows or (may_be_fixed and one.shape[0] == other.shape[0])
+        return grows and one.shape[1:] == other.shape[1:]
+
+    return not all(map(is_of_rows, before, after))
+
+
+def _replicas_share_batches(strategy: Strategy) -> bool:
+    if isinstance(strategy, ParameterServerStrategy):
+        return strategy.replicas is not None
+    return strategy.num_replicas_in_sync > 1
+
+
+def _forward(model: StrategyModel) -> Step:
+    return lambda trained, state, x: model.stateless_call(trained, state, x, training=False)[0]
+
+
+def _outputs(step: Step, model: StrategyModel, data: Tree) -> Tree:
+    return jax.eval_shape(step, _avals(model.trainable_variables), _avals(model.non_trainable_variables), data)
+
+
+def _features(batch: Example) -> Tree:
+    return unpack_x_y_sample_weight(_shapes(batch))[0]
+
+
+def _one_row_more(data: Tree) -> Tree:
+    return jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct((leaf.shape[0] + 1, *leaf.shape[1:]), leaf.dtype), data)
 
 
 def _names_of_metrics(model: StrategyModel) -> set[str]:
