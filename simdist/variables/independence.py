@@ -22,7 +22,7 @@ from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer
 from simdist.variables.state import Cell, Owner, owner_of
 from simdist.variables.variable import Variable
 
-__all__ = ["is_elementwise", "require_independent", "require_whole_or_elementwise"]
+__all__ = ["changes_each_alone", "is_elementwise", "require_independent", "require_whole_or_elementwise"]
 
 RANDOM = ("random_", "threefry", "rng_")
 # What no shard can do alone: reductions, and random numbers, of which each shard would draw the same.
@@ -70,6 +70,18 @@ def require_independent(optimizer: KerasOptimizer | GradientTransformation, vari
             _refuse(optimizer, f"changes {variables[number].name!r} by what it knows of {', '.join(map(repr, others[:3]))}")
     if any(label & (label - 1) for label in state):
         _refuse(optimizer, "keeps state that sums up several variables")
+
+
+def changes_each_alone(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> bool:
+    """Whether an update of some of the variables is the same with and without the others: no value and no state knows of another one."""
+    with jax.ensure_compile_time_eval():
+        slot_optimizer, jaxpr = _traced(optimizer, variables)
+    if _uses(jaxpr, RANDOM):
+        return False
+    updates, state = _what_reaches(jaxpr, slot_optimizer, len(variables))
+    allowed = [1 << role.owner if role.kind == "slot" else 0 for role in slot_optimizer.roles]
+    each = [1 << number for number in range(len(variables))]
+    return not any(label & ~own for label, own in zip([*updates, *state], [*each, *allowed], strict=True))
 
 
 def _are_apart(variables: Sequence[Variable]) -> bool:

@@ -35,6 +35,7 @@ from simdist.variables.keras_objects import (
 from simdist.variables.loss_scaling import all_finite, unscaled, without_scale
 from simdist.variables.optimizer_rule import OptimizerRule
 from simdist.variables.row_rule import warn_of_whole_tables
+from simdist.variables.rule_parts import require_part
 from simdist.variables.variable import Variable
 
 __all__ = ["Optimizer", "as_variable", "renew_rules"]
@@ -125,7 +126,7 @@ class Optimizer:
         pairs = [(gradient, variable) for gradient, variable in everything if gradient is not None]
         variables = [variable for _, variable in pairs]
         _require_one_each(variables)
-        # A Keras optimizer is built for all that it is given, as in Keras; an Optax transformation needs all gradients of a state.
+        # A Keras optimizer is built for all that it is given, as in Keras; a transformation for what has gradients, or for that of build().
         state_of = [variable for _, variable in everything] if is_keras_optimizer(self.wrapped) else variables
         gradients = [_checked(gradient, variable) for gradient, variable in pairs]
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
@@ -152,12 +153,16 @@ class Optimizer:
         """The rule for these variables: of a Keras optimizer the only one, for all that it was built with.
 
         Raises:
-            InvalidArgumentError: a Keras optimizer was built for others.
+            InvalidArgumentError: a Keras optimizer was built for others; or a transformation has a state for some of them, and cannot go
+                on with it.
         """
         wanted = set(map(id, variables))
         for rule in self._rules:
-            known = [id(variable) for variable in rule.variables]
-            if known == [id(variable) for variable in variables] or (is_keras_optimizer(self.wrapped) and wanted <= set(known)):
+            known = set(map(id, rule.variables))
+            if wanted == known or (is_keras_optimizer(self.wrapped) and wanted <= known):
+                return rule
+            if wanted & known and not is_keras_optimizer(self.wrapped):
+                require_part(rule, variables)
                 return rule
         if is_keras_optimizer(self.wrapped) and self.wrapped.built:
             variables = _built_for(self.wrapped, variables)

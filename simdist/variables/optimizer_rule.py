@@ -70,6 +70,7 @@ class OptimizerRule(UpdateRule):
         self.holder = optimizer if holder is None else holder
         self.lazy_rows = lazy_rows
         self.variables = list(variables)
+        self.changes_each_alone: bool | None = None  # not asked yet (`simdist.variables.rule_parts`)
         self.is_used_once = False  # whether a step is about to apply it that is traced anew each time: outside of every other step
         self.slot_optimizers: dict[Owner, SlotOptimizer] = {}
         self.optimized: dict[Owner, list[tuple[int, Cell]]] = {}

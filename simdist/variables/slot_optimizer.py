@@ -34,8 +34,8 @@ class SlotOptimizer:
     """State cells of one task, their first values, and the function that applies gradients.
 
     Attributes:
-        apply: (values, state, gradients) -> (new values, new state), flat sequences of arrays (p...); a Keras optimizer keeps what has a
-            gradient of None.
+        apply: (values, state, gradients) -> (new values, new state), flat sequences of arrays (p...); what has a gradient of None is
+            kept.
         roles: what each cell is for; the owner of a slot is a number among the cells that are optimized.
     """
 
@@ -155,16 +155,25 @@ def optax_slot_optimizer(
     state_cells = [_slot(f"optimizer/{i}", leaf, cells[0][1], of) for i, (leaf, of) in enumerate(zip(leaves, owners, strict=True))]
     count = jnp.zeros((), jnp.int32)
     state_cells.append(_slot("optimizer/iterations", count, cells[0][1]))
+    roles = [*_optax_roles(empty, len(cells)), Role("iteration")]
 
     def apply(values: Flat, old: Flat, gradients: Given) -> tuple[Flat, Flat]:
         parts = [part if key is None else jax.random.wrap_key_data(part, impl=key) for part, key in zip(old[:-1], keys, strict=True)]
         state = jax.tree_util.tree_unflatten(structure, parts)
-        updates, new_state = transformation.update(list(gradients), state, list(values))
-        new = [value + jnp.asarray(update, value.dtype) for value, update in zip(values, updates, strict=True)]
-        after = jax.tree_util.tree_leaves(new_state)
-        return new, [*(one if key is None else jax.random.key_data(one) for one, key in zip(after, keys, strict=True)), old[-1] + 1]
+        # A transformation takes gradients of all: zeros stand for those that are not there, and what comes of them is not kept.
+        given = [jnp.zeros_like(value) if gradient is None else gradient for value, gradient in zip(values, gradients, strict=True)]
+        updates, new_state = transformation.update(given, state, list(values))
+        new = [
+            value if gradient is None else value + jnp.asarray(update, value.dtype)
+            for value, update, gradient in zip(values, updates, gradients, strict=True)
+        ]
+        after = [
+            one if key is None else jax.random.key_data(one) for one, key in zip(jax.tree_util.tree_leaves(new_state), keys, strict=True)
+        ]
+        is_kept = [role.kind == "slot" and gradients[role.owner] is None for role in roles[:-1]]
+        return new, [*(before if kept else one for before, one, kept in zip(old[:-1], after, is_kept, strict=True)), old[-1] + 1]
 
-    return SlotOptimizer(state_cells, [*leaves, count], apply, [*_optax_roles(empty, len(cells)), Role("iteration")])
+    return SlotOptimizer(state_cells, [*leaves, count], apply, roles)
 
 
 def _key_implementation(leaf: Any) -> str | None:
