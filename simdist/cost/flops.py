@@ -2,8 +2,7 @@
 
 Flops are those of XLA's own analysis of the lowered program, always for the CPU platform, so that a schedule does not
 depend on the machine that simulates it; bodies of loops count as often as they run, and of a ``cond`` the dearest branch
-counts, because which one is taken depends on values. Bytes are those of dots,
-convolutions, gathers and scatters, and of the kernel's own inputs and outputs: fused element-wise operations move none.
+counts, because which one is taken depends on values. Bytes: `simdist.cost.moved`.
 
 Not modelled: caches, the precise fusion that a compiler would choose, occupancy.
 """
@@ -14,18 +13,15 @@ from dataclasses import dataclass
 
 import jax
 from jax.extend import core as jex_core
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.stages import Wrapped
 
 from simdist.caches import of_each
-from simdist.cost.loops import loops, trips_of
-from simdist.program.jaxprs import inner_jaxprs, size_bytes, variables_in
+from simdist.cost.loops import loops
+from simdist.cost.moved import bytes_moved
 from simdist.program.kernels import Kernel
-from simdist.program.values import num_bytes
 
 __all__ = ["Cost", "cost_of"]
-
-MOVES_MEMORY = ("dot_general", "conv_general_dilated", "gather", "scatter", "scatter-add", "scatter_add", "sort")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +46,9 @@ def cost_of(kernel: Kernel) -> Cost:
 
     Source: the roofline model (Williams, Waterman, Patterson, Roofline, 2009) uses these two numbers.
     """
-    used = [aval for aval, used in zip(kernel.in_avals, kernel.used, strict=True) if used]
-    outputs = kernel.closed.jaxpr.outvars
-    forwarded = set(kernel.closed.jaxpr.invars).intersection(variables_in(outputs))
-    # A number that stands in the jaxpr itself is written out, too.
-    made = [a for a, v in zip(kernel.out_avals, outputs, strict=True) if isinstance(v, Literal) or v not in forwarded]
-    bytes_moved = num_bytes(used) + num_bytes(made) + _bytes_inside(kernel.name, kernel.closed.jaxpr)
     # The kernel's own compiled function: JAX keeps what it lowers, and need not lower it again for the first call.
     once = _flops_once(kernel.jitted, kernel.closed)
-    return Cost(once + _flops_of_repetitions(kernel.name, kernel.closed.jaxpr), bytes_moved)
+    return Cost(once + _flops_of_repetitions(kernel.name, kernel.closed.jaxpr), bytes_moved(kernel.name, kernel.closed))
 
 
 def _flops_of_repetitions(name: str, jaxpr: Jaxpr) -> float:
@@ -74,16 +64,3 @@ def _flops_once(jitted: Wrapped, closed: ClosedJaxpr) -> float:
     specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
     analysis = jitted.trace(*specs).lower(lowering_platforms=("cpu",)).cost_analysis() or {}
     return max(0.0, float(analysis.get("flops", 0.0))) + max(0.0, float(analysis.get("transcendentals", 0.0)))
-
-
-def _bytes_inside(name: str, jaxpr: Jaxpr) -> float:
-    total = 0.0
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in MOVES_MEMORY:
-            total += sum(size_bytes(v) for v in (*eqn.invars, *eqn.outvars))
-        if eqn.primitive.name == "cond":
-            total += max(_bytes_inside(name, branch.jaxpr) for branch in eqn.params["branches"])
-        else:
-            times = trips_of(name, jaxpr, eqn)
-            total += times * sum(_bytes_inside(name, inner) for inner in inner_jaxprs(eqn))
-    return total
