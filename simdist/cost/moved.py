@@ -47,9 +47,8 @@ def bytes_moved(name: str, closed: ClosedJaxpr) -> float:
     """
     flat = substituted(closed, _body_of_call).jaxpr
     traffic = _Traffic(name, flat, frozenset(flat.invars), in_loop=False)
-    # A number that stands in the jaxpr itself is written out, too.
     outputs = [atom for atom in flat.outvars if not isinstance(atom, Var) or atom not in traffic.inputs]
-    return float(traffic.inside + traffic.read + sum(size_bytes(atom) for atom in outputs if traffic.origin(atom) not in traffic.written))
+    return float(traffic.inside + traffic.read + sum(size_bytes(atom) for atom in outputs if not traffic.has_written(atom)))
 
 
 def _body_of_call(eqn: JaxprEqn) -> ClosedJaxpr | None:
@@ -104,6 +103,16 @@ class _Traffic:
             atom = self._made_by[atom].invars[0]
         return atom
 
+    def _is_input(self, atom: Atom) -> bool:
+        """Whether it is an input of the kernel, or another view of one."""
+        origin = self.origin(atom)
+        return isinstance(origin, Var) and origin in self.inputs
+
+    def has_written(self, atom: Atom) -> bool:
+        """Whether `inside` contains the writing of an output; not of a number that stands in the jaxpr itself."""
+        origin = self.origin(atom)
+        return isinstance(origin, Var) and origin in self.written
+
     def _need(self, atom: Atom, part: float = math.inf) -> None:
         """It is read, or a part of it: if it is of an input, that counts there."""
         var = self.origin(atom)
@@ -112,7 +121,7 @@ class _Traffic:
 
     def _load(self, atom: Atom, part: float = math.inf) -> None:
         """A gather or scatter reads it."""
-        if not self.in_loop and self.origin(atom) in self.inputs:
+        if not self.in_loop and self._is_input(atom):
             self._need(atom, part)
         else:
             self.inside += min(part, size_bytes(atom))
@@ -168,7 +177,7 @@ class _Traffic:
         self.inside += moved
         self.written.add(result)
         origin = self.origin(array)
-        if origin in self.inputs or any(self._last_use.get(var, number) > number for var in variables_in([array, origin])):
+        if self._is_input(array) or any(self._last_use.get(var, number) > number for var in variables_in([array, origin])):
             self._load(array)
             self.inside += size_bytes(result)
         elif self._is_fused(origin):
@@ -197,7 +206,7 @@ class _Traffic:
 
     def _inner(self, body: Jaxpr, taken: list[Var], given: list[Atom], in_loop: bool) -> tuple[_Traffic, dict[Var, Atom]]:
         """The traffic of an inner jaxpr, and what its inputs are here."""
-        outer = {var: atom for var, atom in zip(taken, given, strict=True) if self.origin(atom) in self.inputs}
+        outer = {var: atom for var, atom in zip(taken, given, strict=True) if self._is_input(atom)}
         return _Traffic(self.name, body, frozenset(outer), in_loop), outer
 
     def _take(self, inner: _Traffic, outer: dict[Var, Atom], times: int) -> None:

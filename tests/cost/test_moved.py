@@ -13,6 +13,7 @@ import pytest
 
 import simdist as sd
 from simdist.cost.flops import cost_of
+from simdist.cost.moved import bytes_moved
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval
 
@@ -109,3 +110,13 @@ def step_seconds(rows: int) -> float:
 
 def test_a_step_of_replicas_that_looks_up_rows_takes_as_long_with_any_table() -> None:
     assert step_seconds(1000) == step_seconds(100_000)
+
+
+def test_numbers_that_stand_in_the_jaxpr_may_be_arguments_of_loops_branches_and_changes() -> None:
+    def step(x: jax.Array) -> jax.Array:
+        y = jax.lax.cond(x[0] > 0, lambda a, b: a * b, lambda a, b: a + b, x, 2.0)
+        z = jax.lax.fori_loop(0, 3, lambda i, carry: carry.at[1].set(7.0), y)
+        return z.at[0].set(1.0)
+
+    closed = jax.make_jaxpr(step)(np.ones(8, np.float32))
+    assert 0 < bytes_moved("step", closed) < 50 * 32
