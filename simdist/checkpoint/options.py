@@ -20,8 +20,9 @@ class CheckpointOptions:
         enable_async: True goes on with the training while the disk writes; a later save, `Checkpoint.sync` and a restore wait for it. The
             values are those of the moment of saving either way. A launched main that ends waits for
             it, too; `Cluster.close` warns of one that is lost. Default False.
-        writers: "chief" (the default): the task of the program that saves gets all values over the network, and writes them. "owners":
-            each task that holds values writes them to its own disk, side by side, and the checkpoint is complete with the last one.
+        writers: "chief" (the default): the task of the program that saves, or the one on whose disk the path lies
+            (`Cluster.directory`), gets all values over the network, and writes them. "owners": each task that holds values writes them to
+            its own disk, side by side, and the checkpoint is complete with the last one.
 
     Raises:
         InvalidArgumentError: other writers.

@@ -28,7 +28,7 @@ class Writing:
     Args:
         unfinished: its files.
         engine: whose disks take the time; None: none.
-        task: that writes, unless the owners do.
+        task: whose program saves; its disk writes, or that on which the path lies, unless the owners do.
         parts: bytes of the values, by the task that holds them.
         options: who writes.
         saved: is called when there is a checkpoint.
@@ -59,7 +59,8 @@ class Writing:
         self._process = engine.process(task)
         engine.unfinished.append(self)
         by_owner = options.writers == "owners"
-        writers = {owner: {owner: size} for owner, size in parts.items()} if by_owner else {task: parts}
+        keeper = engine.directories.task_of(self.path, task)
+        writers = {owner: {owner: size} for owner, size in parts.items()} if by_owner else {keeper: parts}
         self._left = len(writers)
         for writer, held in writers.items():
             name = _name_of(self.path, writer) if by_owner else str(self.path)

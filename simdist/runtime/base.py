@@ -21,6 +21,7 @@ from simdist.program.row_numbers import RowNumbers
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
+from simdist.runtime.directories import Directories
 from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, LinkedProgram, ReadGroups, ReadWithRows, RunKernel
 from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.membership import MemberDecision
@@ -138,10 +139,12 @@ class Engine(Protocol):
         task_names: of all tasks, the chief first.
         versions: the values of all variables.
         unfinished: what was begun beside the program, and is not over, or has failed and nobody has asked.
+        directories: the real ones, on the disks of tasks and on storage that all share.
     """
 
     seed: int
     unfinished: list[Unfinished]
+    directories: Directories
     network: Network
     trace: Trace
     numerics: str

@@ -20,7 +20,6 @@ from simdist.faults.schedule import Faults
 from simdist.hardware import Device, DiskModel, Network, device_for
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_by_default
-from simdist.runtime.directories import Directories
 from simdist.runtime.in_process import InProcessEngine
 from simdist.runtime.launched_main import launched_main
 from simdist.runtime.simulated.effects import SimulatedEffects
@@ -133,7 +132,7 @@ class Cluster:
         self._kind = engine
         self._faults = Faults(SimulatedEffects(self.world, self)) if engine == "simulated" else None
         self.resolver = _ResolverOfCluster(self)
-        self._directories = Directories()
+        self._directories = self.engine.directories
         self._closed = False
         _clusters[:1] = [weakref.ref(self)]
 
@@ -211,8 +210,9 @@ class Cluster:
 
         Args:
             name: a relative path, such as "backup" or "logs/worker-0".
-            task: on whose disk it lies. When that disk is lost with its machine, the directory is empty. Default None: on storage that
-                all tasks share, and that nothing ever befalls.
+            task: on whose disk it lies: what a checkpoint or a model writes there takes the time of that disk, and what befalls the
+                disk befalls it, whichever task's program saves. When the disk is lost with its machine, the directory is empty. Default
+                None: on storage that all tasks share, and that is never lost; the disk of the task that saves takes the time.
 
         Raises:
             InvalidArgumentError: the name leads out of the disk, or there is no such task.

@@ -6,6 +6,7 @@ lost, what is in its directories is deleted, and the directories themselves stay
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import weakref
@@ -66,6 +67,18 @@ class Directories:
         if task is not None:
             self._handed_out.setdefault(task, {})[path] = None
         return str(path)
+
+    def task_of(self, path: str | os.PathLike[str], task: str) -> str:
+        """The task on whose disk a path lies; where it lies on none, the task that uses it.
+
+        Example:
+            >>> directories = Directories()
+            >>> saved = directories.directory("saved", "worker:0")
+            >>> directories.task_of(f"{saved}/ckpt-1", "chief:0"), directories.task_of("/elsewhere", "chief:0")
+            ('worker:0', 'chief:0')
+        """
+        found = Path(path).resolve()
+        return next((name for name, root in self._disks.items() if name is not None and found.is_relative_to(root.resolve())), task)
 
     def empty(self, task: str) -> None:
         """Delete what is in the directories of a task, which stay."""

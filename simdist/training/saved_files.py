@@ -1,7 +1,7 @@
 """Files of models, as `model.save`, `save_weights` and `ModelCheckpoint` write them: whole or absent, and through the disk of the task.
 
-The files are Keras' own, so plain Keras opens them without simdist. The values of other tasks travel to the task of the program, and its
-disk takes its time, before the file gets its name.
+The files are Keras' own, so plain Keras opens them without simdist. The values of other tasks travel to the task of the program, or to the
+one on whose disk the path lies, and that disk takes its time, before the file gets its name.
 
 Taught in lesson 09.
 """
@@ -54,7 +54,7 @@ def _take_time(model: keras.Model, strategy: Strategy, path: str) -> None:
         errors.extend([] if error is None else [error])
         over.open()
 
-    engine.disk(task).write(path, sum(parts.values()), ended, parts)
+    engine.disk(engine.directories.task_of(path, task)).write(path, sum(parts.values()), ended, parts)
     over.wait(f"{Path(path).name} to be written")
     if errors:
         raise errors[0]

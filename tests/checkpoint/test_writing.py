@@ -10,6 +10,7 @@ import pytest
 
 import simdist as sd
 from sampling import sampled
+from simdist import keras
 from simdist.checkpoint import files
 from simdist.errors import AbortedError, FailedPreconditionError, ResourceExhaustedError, UnavailableError
 from simdist.hardware import DiskModel, Network
@@ -237,6 +238,39 @@ def test_a_disk_that_tears_all_writes_ends_the_save(tmp_path: Path) -> None:
     scene.cluster.world.disk(scene.cluster.engine.chief).disk.torn_writes = 2
     scene.save()
     assert listed(tmp_path) == ["ckpt-1"]
+
+
+def test_what_lies_on_the_disk_of_another_task_is_written_by_that_disk(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.directory = Path(scene.cluster.directory("saved", task="ps:0"))
+    # The number of saves and the values of the other server share its port.
+    assert scene.save() == pytest.approx(TRAVEL_S + (4000 + OWN_BYTES) / BANDWIDTH + written_s(8000 + OWN_BYTES))
+    assert scene.used_bytes() == {"ps:0": 8000 + OWN_BYTES}
+    scene.directory = Path(scene.cluster.directory("saved"))
+    scene.save()
+    assert scene.used_bytes() == {"ps:0": 8000 + OWN_BYTES, scene.cluster.engine.chief: 8000 + OWN_BYTES}, "shared storage"
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "model", "weights"])
+def test_what_befalls_a_disk_befalls_what_is_saved_there(what: str) -> None:
+    with sd.Cluster({"worker": 2}) as cluster:
+        with sd.MultiWorkerMirroredStrategy(cluster).scope():
+            model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        directory = cluster.directory("saved", task="worker:1")
+        save = {
+            "checkpoint": lambda: sd.Checkpoint(model=model).save(f"{directory}/ckpt"),
+            "model": lambda: model.save(f"{directory}/all.keras"),
+            "weights": lambda: model.save_weights(f"{directory}/some.weights.h5"),
+        }[what]
+        cluster.faults.disk_full("worker:1", at=0.0, until=1.0)
+        cluster.faults.torn_write("worker:1", writes=3, at=2.0)
+        for second, error in ((0.5, ResourceExhaustedError), (2.5, AbortedError)):
+            sd.sleep(second - cluster.now)
+            with pytest.raises(error):
+                save()
+            assert listed(Path(directory)) == []
+        save()
+        assert len(listed(Path(directory))) == 1
 
 
 @pytest.mark.parametrize("options", [sd.CheckpointOptions(), OWNERS])

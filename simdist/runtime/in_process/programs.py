@@ -15,6 +15,7 @@ from simdist.program.values import Bundle
 from simdist.randomness import step_key
 from simdist.runtime.base import Later, StepInProgress
 from simdist.runtime.closure_updates import ClosureUpdates
+from simdist.runtime.directories import Directories
 from simdist.runtime.in_process.computing import arrays_of, call_kernel, next_batch, no_collective_here, require_finite
 from simdist.runtime.in_process.row_reading import flat, part_of, read_table
 from simdist.runtime.interpreter import Step
@@ -49,6 +50,7 @@ class InProcessDriver:
         self.chief = chief
         self.trace = Trace(seed=seed)
         self.unfinished: list[Unfinished] = []
+        self.directories = Directories()
         self._thread = get_ident()
         self._is_closed = False
 

@@ -12,6 +12,7 @@ from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
 from simdist.program.values import Bundle
+from simdist.runtime.directories import Directories
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
@@ -68,6 +69,7 @@ class SimulatedEngine:
         self.numerics = numerics
         self.versions = world.states
         self.unfinished: list[Unfinished] = []
+        self.directories = Directories()
         self.chief = world.chief.name
 
     @property
