@@ -11,8 +11,9 @@ from simdist.extras import needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.legend import Legend
 
-__all__ = ["new_axes"]
+__all__ = ["new_axes", "show_names_as_they_are"]
 
 
 def new_axes(part: str, width_inch: float, height_inch: float) -> Axes:
@@ -30,3 +31,9 @@ def new_axes(part: str, width_inch: float, height_inch: float) -> Axes:
         from matplotlib.figure import Figure  # only who draws needs it
 
     return Figure(figsize=(width_inch, height_inch), layout="constrained").add_subplot()
+
+
+def show_names_as_they_are(legend: Legend) -> None:
+    """Let no dollar sign in a legend begin a formula: its labels are names."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from simdist.trace.axes import new_axes
+from simdist.trace.axes import new_axes, show_names_as_they_are
 from simdist.trace.event_log import EventLog
 from simdist.trace.staleness import stale_updates
 from simdist.trace.styles import SPAN_STYLES
@@ -69,7 +69,7 @@ def utilisation(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     shares = utilisation_by_task(trace)
     places = range(len(shares))
     ax.barh(places, [100 * share for share in shares.values()], color=BAR_COLOR)
-    ax.set_yticks(places, list(shares))
+    ax.set_yticks(places, list(shares), parse_math=False)
     ax.set(xlim=(0, 100), ylim=(len(shares) - 0.4 if shares else 0.6, -0.6))
     _frame(ax, "share of the run in which devices compute (%)", "", grid="x")
     return ax.figure
@@ -100,7 +100,7 @@ def queue(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
         last_s = max(end_s, float(time_s[-1]))
         ax.plot(np.append(time_s, last_s), np.append(length, length[-1]), drawstyle="steps-post", label=lane, linewidth=1.2)
     if lanes:
-        ax.legend(frameon=False, fontsize=8.5)
+        show_names_as_they_are(ax.legend(frameon=False, fontsize=8.5))
     ax.set_ylim(bottom=0)
     _frame(ax, "virtual time (s)", "closures in the queue", grid="y")
     return ax.figure

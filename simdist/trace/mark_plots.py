@@ -129,6 +129,7 @@ def _write_names(ax: Axes, row: int, instants: Sequence[Instant], marks: Sequenc
             zorder=9,
             bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
             annotation_clip=True,
+            parse_math=False,
         )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simdist.trace.axes import new_axes
+from simdist.trace.axes import new_axes, show_names_as_they_are
 from simdist.trace.boxes import Boxes, boxes_by_category
 from simdist.trace.down_times import unfinished_down_times
 from simdist.trace.event_log import EventLog
@@ -116,6 +116,7 @@ def _draw_frame(ax: Axes, lanes: list[str], lane_inch: float) -> None:
     labels = [lane_label(lane) for lane in lanes[::every]]
     ax.set_yticks(range(0, len(lanes), every), [label.text for label in labels])
     for tick, label in zip(ax.get_yticklabels(), labels, strict=True):
+        tick.set_parse_math(False)  # a dollar sign in a name begins no formula
         tick.set(fontsize=min(8.5 if label.is_part else 10.0, max(6.5, lane_pt * 0.85)), color="#57606a" if label.is_part else "#1b1f24")
     ax.set_axisbelow(True)
     ax.grid(axis="x", color="#e3e6ea", linewidth=0.8)
@@ -184,7 +185,7 @@ def _draw_legend(ax: Axes, categories: list[str], trace: EventLog) -> None:
     marks = legend_handles(trace)
     if not handles and not marks:
         return
-    ax.legend(
+    legend = ax.legend(
         handles=[*handles, *marks.values()],
         labels=[*categories, *marks],
         handler_map={tuple: HandlerTuple()},
@@ -197,3 +198,4 @@ def _draw_legend(ax: Axes, categories: list[str], trace: EventLog) -> None:
         columnspacing=1.2,
         handletextpad=0.5,
     )
+    show_names_as_they_are(legend)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 import simdist as sd
 import simdist_widgets as sw
@@ -135,3 +136,14 @@ def test_copies_of_a_variable_are_one_variable() -> None:
     strategy = sd.MirroredStrategy(3, cluster=sd.Cluster({"worker": 1}))
     count, found = namesakes(strategy)
     assert count == 6 and [number for name, number in found if name == "w"] == [0] * 3 + [1] * 3
+
+
+NAME = r"scale$\frac$and\$"
+
+
+@pytest.mark.parametrize("tasks", [1, 50])
+def test_dollar_signs_in_names_begin_no_formula(tasks: int) -> None:
+    records = [record(f"{NAME}:{number}", 64, variable=NAME, kind=NAME) for number in range(tasks)]
+    assert sw.ShardMap(records).png().startswith(b"\x89PNG")
+    texts = [text.get_text() for text in sw.ShardMap(records).picture().findobj(Text) if NAME in text.get_text() and text.get_visible()]
+    assert len(texts) == (3 if tasks == 1 else 5), "the block, the task and the legend; or a task for each row of cells"

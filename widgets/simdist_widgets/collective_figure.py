@@ -158,10 +158,10 @@ def _draw_arrows(ax: Any, transfers: list[Mapping[str, Any]], pitch: float) -> N
 def _write(figure: Any, ax: Any, header: Mapping[str, Any], step: int) -> None:
     record, last = header["steps"][step], len(header["steps"]) - 1
     name = header["name"][0].upper() + header["name"][1:]
-    ax.set_title(f"{name}, step {step} of {last}", loc="left", fontsize=11, fontweight="bold")
+    ax.set_title(f"{name}, step {step} of {last}", loc="left", fontsize=11, fontweight="bold", parse_math=False)
     sentence = record["text"][0].upper() + record["text"][1:]
     done = f"{record['end_s']:.6f} s; {readable(record['sent_bytes'])} sent by all ranks together."
-    figure.supxlabel(f"{sentence}\n{done}", fontsize=8.5, x=0.01, ha="left", wrap=True)
+    figure.supxlabel(f"{sentence}\n{done}", fontsize=8.5, x=0.01, ha="left", wrap=True, parse_math=False)
 
 
 def _stride(count: int) -> int:

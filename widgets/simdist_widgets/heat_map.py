@@ -112,7 +112,7 @@ def heat_figure(heat: Mapping[str, Any], title: str) -> Any:
         for x, cell in enumerate(row):
             ax.add_patch(Rectangle((x + 0.04, y + 0.06), 0.92, 0.88, facecolor=cell["color"], edgecolor="#c4cbd3", linewidth=0.6))
     ax.set(xlim=(0, heat["columns"]), ylim=(len(rows), 0), xticks=[])
-    ax.set_yticks([y + 0.5 for y in range(len(rows))], [row[0]["task"] for row in rows], fontsize=9)
+    ax.set_yticks([y + 0.5 for y in range(len(rows))], [row[0]["task"] for row in rows], fontsize=9, parse_math=False)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title(title, loc="left", fontsize=9)

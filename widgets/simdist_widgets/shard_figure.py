@@ -1,6 +1,7 @@
 """The static picture of a shard map: one stacked bar of bytes per task, its shards in their order, the total beside it.
 
-All bars have one height and one scale, so areas are bytes; above them stands how even the tasks are.
+All bars have one height and one scale, so areas are bytes; above them stands how even the tasks are. A dollar sign in a name begins no
+formula.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simdist.extras import needs
+from simdist.trace.axes import show_names_as_they_are
 from simdist_widgets.byte_units import byte_ticks, format_bytes
 from simdist_widgets.shard_colors import ink_on
 
@@ -54,7 +56,7 @@ def shard_figure(
         share = f" · {bytes_of[task] / total:.0%}".replace("%", " %") if total and task in balanced else ""
         _draw_task(ax, row, [shard for shard in shards if shard["task"] == task], greatest, share)
     ax.set(xlim=(0, greatest * 1.16), ylim=(max(len(tasks), 1) - 0.45, -0.55))
-    ax.set_yticks(range(len(tasks)), tasks)
+    ax.set_yticks(range(len(tasks)), tasks, parse_math=False)
     ax.set_xticks(*byte_ticks(greatest * 1.16))
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -108,7 +110,7 @@ def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest:
         if room >= min(len(name), LEAST_CHARACTERS):
             name = name if len(name) <= room else f"…{name[len(name) - room + 1 :]}"
             ink = ink_on(color) if "color" in shard else "#101418" if color == KIND_COLORS["slot"] else "white"
-            ax.text(left + size / 2, row, name, ha="center", va="center", fontsize=7.5, color=ink)
+            ax.text(left + size / 2, row, name, ha="center", va="center", fontsize=7.5, color=ink, parse_math=False)
         left += size
     ax.text(left + greatest * 0.01, row, f"{format_bytes(left)}{share}", va="center", fontsize=9)
 
@@ -131,4 +133,5 @@ def _draw_legend(ax: Any, kinds: set[str]) -> None:
     ordered = [kind for kind in KIND_COLORS if kind in kinds] + sorted(kinds - KIND_COLORS.keys())
     handles = [Patch(color=KIND_COLORS.get(kind, KIND_COLORS["other"]), label=kind) for kind in ordered]
     if handles:
-        ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), frameon=False)
+        legend = ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), frameon=False)
+        show_names_as_they_are(legend)

@@ -84,6 +84,7 @@ class Topology(BaseWidget):
                     ha="center",
                     va="top",
                     fontsize=8,
+                    parse_math=False,
                 )
         axes.set(xlim=(-0.02, 1.02), ylim=(1.06, -0.02), xticks=[], yticks=[])
         axes.set_title(f"{self.state['now_s'] * 1e3:.3f} ms of virtual time", fontsize=9, loc="left")
