@@ -242,10 +242,10 @@ class ClosedForm(Settlement):
 
     def has_arrived(self, started: list[Flow | QuietFlows], argument: object) -> bool | None:
         """Whether of what was started the bytes with this argument have come; None: they are not among it. Looking changes nothing."""
-        found = [come for one in started if (come := self._has_come(one, argument)) is not None]
+        found = [come for one in started if (come := self._is_there(one, argument)) is not None]
         return any(found) if found else None
 
-    def _has_come(self, one: Flow | QuietFlows, argument: object) -> bool | None:
+    def _is_there(self, one: Flow | QuietFlows, argument: object) -> bool | None:
         if isinstance(one, Flow):
             return one.done is None if one.argument is argument else None
         number = next((number for number, load in enumerate(one.course.loads) if load is argument), None)

@@ -1,6 +1,6 @@
 """The shard map of a strategy: a record for every piece of every variable, of every other cell, and of every copy of a lookup table.
 
-Invariant: two variables of one name are told apart by their `namesake`, in the order in which they were made.
+Invariant: two variables of one name differ in their `namesake`, in the order in which they were made.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class ShardMap(BaseWidget):
     Args:
         source: a strategy with ``placements()``, or a list of records with the attributes of `PlacementRecord`; where a record also has
             `axis`, its rows are counted along that one, where it has `slot_of`, that variable is named, and where it has `namesake`,
-            variables of one name are told apart.
+            variables of one name are distinguished by it.
         color_by: what the colour of a block shows: "kind" (the default), "traffic" (bytes that steps have read and updated), "version" (how
             often it has changed) or "staleness" (mean of the updates of its server). All but "kind" need the traffic of the shards, which
             the cards show then: a `ParameterServerStrategy` knows it, and `strategy.traffic()` is a list of such records.
