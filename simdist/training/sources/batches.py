@@ -90,7 +90,7 @@ def refuse_sparse(leaf: Tensor, kind: str) -> None:
 
 
 def written_out(part: Examples) -> Examples:
-    """A list of numbers is an array; a list of arrays is several.
+    """A list of numbers, also of those of numpy, is an array; a list of arrays is several.
 
     Raises:
         InvalidArgumentError: a list of rows of different lengths.
@@ -98,12 +98,19 @@ def written_out(part: Examples) -> Examples:
     if not isinstance(part, (list, tuple)):
         return part
     leaves = keras.tree.flatten(part)
-    if not leaves or not all(isinstance(leaf, (bool, int, float, complex)) for leaf in leaves):
+    if not leaves or not all(map(_is_number, leaves)):
         return cast(Examples, part)
     try:
         return np.asarray(part)
     except ValueError as error:
         raise InvalidArgumentError(f"A list could not become one array: {error}. Expected rows of equal length.") from error
+
+
+def _is_number(leaf: object) -> bool:
+    """Whether it is one number, which has no rows of its own; a number of numpy or JAX may be an array without axes."""
+    if isinstance(leaf, (bool, int, float, complex, np.number, np.bool_)):
+        return True
+    return isinstance(leaf, (np.ndarray, jax.Array)) and leaf.ndim == 0
 
 
 def checked_classes(class_weight: Tree) -> dict[int, float] | None:

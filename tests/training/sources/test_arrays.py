@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import keras as plain
 import numpy as np
 import pytest
 
 import simdist as sd
 from sampling import sampled
 from simdist import keras
-from tests.training.sources.models import LABELS, X, Y, agree, mirrored, servers
+from tests.training.sources.models import LABELS, X, Y, agree, linear, mirrored, servers
 
 EIGHT: dict[str, Any] = {"batch_size": 8, "epochs": 2}
 
@@ -168,3 +169,21 @@ def test_sparse_arrays_of_jax_are_refused() -> None:
     sparse = pytest.importorskip("jax.experimental.sparse")
     with pytest.raises(sd.errors.InvalidArgumentError, match="todense"):
         mirrored().fit(sparse.BCOO.fromdense(X), Y, verbose=0)
+
+
+NUMBERS: dict[str, Callable[[np.ndarray], list[Any]]] = {
+    "Python": lambda values: values.tolist(),
+    "numpy": list,
+    "numpy, without axes": lambda values: [np.asarray(value) for value in values],
+    "JAX": lambda values: list(jnp.asarray(values)),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_a_list_of_numbers_of_any_library_is_an_array(kind: str) -> None:
+    weights = np.linspace(0.0, 2.0, len(X), dtype=np.float32)
+    listed, model = NUMBERS[kind](weights), mirrored()
+    # Keras itself takes no list of weights: it gets the array.
+    expected = linear(plain).evaluate(X, Y, sample_weight=weights, verbose=0, return_dict=True)["loss"]
+    assert model.evaluate(X, Y, sample_weight=listed, verbose=0, return_dict=True)["loss"] == pytest.approx(expected, rel=1e-5)
+    assert model.fit(X, Y, sample_weight=listed, verbose=0, batch_size=len(X)).history["loss"] == pytest.approx([expected], rel=1e-5)
