@@ -41,12 +41,21 @@ def _plain(operand: Operand) -> jax.typing.ArrayLike:
     return operand.value if isinstance(operand, Arithmetic) else operand
 
 
+def _operand(variable: Arithmetic, operand: Operand | list[Any]) -> jax.typing.ArrayLike:
+    """What stands beside a variable, as JAX takes it; a list of numbers has the variable's width, as one number has."""
+    if not isinstance(operand, list):
+        return _plain(operand)
+    array = jnp.asarray(operand)
+    is_float = jnp.issubdtype(variable.dtype, jnp.floating) and not jnp.issubdtype(array.dtype, jnp.complexfloating)
+    return array.astype(variable.dtype) if is_float else array
+
+
 def _binary(operation: Operator) -> Callable[[Arithmetic, Operand], jax.Array]:
-    return lambda self, other: operation(jnp.asarray(self.value), _plain(other))
+    return lambda self, other: operation(jnp.asarray(self.value), _operand(self, other))
 
 
 def _reflected(operation: Operator) -> Callable[[Arithmetic, Operand], jax.Array]:
-    return lambda self, other: operation(_plain(other), jnp.asarray(self.value))
+    return lambda self, other: operation(_operand(self, other), jnp.asarray(self.value))
 
 
 def _unary(operation: Unary) -> Callable[[Arithmetic], jax.Array]:

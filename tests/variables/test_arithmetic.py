@@ -137,3 +137,11 @@ def test_augmented_assignment_says_what_changes_the_variable() -> None:
     with pytest.raises(FailedPreconditionError, match="assign"):
         v *= 2.0
     assert v is same and float(v) == 1.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_a_list_of_numbers_beside_a_variable_is_an_array_of_its_dtype(dtype: str) -> None:
+    v, value, given = sd.Variable([1, 2], dtype=dtype), np.array([1, 2], dtype), [3, 4]
+    for found, expected in ((v + given, value + np.array(given, dtype)), (given - v, np.array(given, dtype) - value)):
+        np.testing.assert_array_equal(found, expected)
+        assert str(found.dtype) == dtype
