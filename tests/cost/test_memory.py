@@ -8,11 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from simdist import keras
 from simdist.cost.memory import temporaries_bytes
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.hardware import Device, MemoryAccount
@@ -81,8 +83,8 @@ def test_account_is_the_sum_of_what_is_held(steps: list[tuple[str, bool, int]]) 
     assert account.peak_bytes >= account.in_use_bytes
 
 
-def cluster_with(memory: float) -> sd.Cluster:
-    return sd.Cluster({"worker": 1, "ps": 1}, hardware={"worker": Device(memory=memory), "ps": Device(memory=10_000.0)})
+def cluster_with(memory: float, ps: float = 10_000.0) -> sd.Cluster:
+    return sd.Cluster({"worker": 1, "ps": 1}, hardware={"worker": Device(memory=memory), "ps": Device(memory=ps)})
 
 
 def test_variable_that_does_not_fit_is_refused_and_leaves_nothing_behind() -> None:
@@ -120,3 +122,24 @@ def test_crash_empties_the_memory_of_its_task() -> None:
             sd.Variable(np.zeros(1_000, np.float32), name="v")
         cluster.world.crash(cluster.world.tasks["ps:0"])
         assert cluster.world.tasks["ps:0"].memory.in_use_bytes == 0
+
+
+@pytest.mark.parametrize("optimizer", [keras.optimizers.SGD(0.1), keras.optimizers.Adam(0.1), optax.adam(0.1)])
+def test_a_worker_needs_no_memory_for_slots_that_are_on_the_server(optimizer: Any) -> None:
+    with cluster_with(121_000.0, ps=1e6) as cluster:
+        strategy = sd.ParameterServerStrategy(cluster)
+        with strategy.scope():
+            w, own = sd.Variable(np.ones((1_000, 10), np.float32)), sd.Optimizer(optimizer)
+
+        @sd.function
+        def step() -> Any:
+            loss, gradients = sd.value_and_grad(lambda: jnp.sum(w.value**2), [w])()
+            own.apply_gradients(zip(gradients, [w], strict=True))
+            return loss
+
+        coordinator = sd.ClusterCoordinator(strategy)
+        for _ in range(2):  # the second one reads when all slots are there
+            coordinator.schedule(step)
+            coordinator.join()
+        # What is read, its gradient, the squares that are summed, and the loss.
+        assert cluster.world.tasks["worker:0"].memory.peak_bytes == 3 * 40_000 + 4

@@ -17,7 +17,7 @@ from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import Kernel
 from simdist.program.row_kernels import row_form
 from simdist.program.values import num_bytes
-from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, RunKernel
+from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, ReadWithRows, RunKernel, Slot
 from simdist.runtime.simulated.overlap import Early, early_collectives
 from simdist.runtime.state import GroupStates
 
@@ -99,11 +99,9 @@ class Prices:
 
     def _read_bytes(self, linked: LinkedProgram) -> dict[str, int]:
         sizes: dict[str, int] = {}
-        for op in linked.operations:
-            if isinstance(op, ReadGroups):
-                for group, slot, _ in op.groups:
-                    for device in self.states.devices[group]:
-                        sizes[device] = sizes.get(device, 0) + num_bytes(linked.slots[slot])
+        for group, _, size_bytes in _reads(linked):
+            for device in self.states.devices[group]:
+                sizes[device] = sizes.get(device, 0) + size_bytes
         return sizes
 
 
@@ -114,6 +112,17 @@ def _kernels(linked: LinkedProgram) -> Iterator[RunKernel | Apply]:
         elif isinstance(op, ApplyAll):
             for part in op.parts:
                 yield from part.forms
+
+
+def _reads(linked: LinkedProgram) -> Iterator[tuple[int, Slot, int]]:
+    """What is read of groups: the group, the slot that it goes to, and the bytes of the cells that are used."""
+    for op in linked.operations:
+        if isinstance(op, ReadWithRows):
+            yield from ((part.group, part.output, part.size_bytes) for part in op.parts)
+        dense = op.dense if isinstance(op, ReadWithRows) else op
+        if isinstance(dense, ReadGroups):
+            for (group, slot, _), used in zip(dense.groups, dense.cells, strict=True):
+                yield group, slot, num_bytes([linked.slots[slot][position] for position in set(used)])
 
 
 def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost]:
@@ -137,5 +146,7 @@ def cost_of_change(kernel: Kernel) -> Cost:
 
 
 def _peak_bytes(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> int:
-    held = num_bytes([aval for avals in (*linked.slots, *linked.batches) for aval in avals])
+    # A slot has the type of a whole group, but the slots of an optimizer stay with the owner: only the cells that are used travel.
+    sizes = {slot: num_bytes(avals) for slot, avals in enumerate(linked.slots)} | {slot: size for _, slot, size in _reads(linked)}
+    held = sum(sizes.values()) + num_bytes([aval for avals in linked.batches for aval in avals])
     return held + max((temporaries_bytes(op.kernel.priced) for op in kernels if isinstance(op, RunKernel)), default=0)
