@@ -159,6 +159,9 @@ class ReplicaOperations:
         """Read variables, all of them at once: where workers have replica-local values, in one collective."""
         return read()
 
+    def look_without_values(self, read: Callable[[], object]) -> None:
+        """Take the time of `observe` where no numbers are computed."""
+
     def local_rank_of(self, rank: int) -> int:
         """The local rank of a replica: its number among those that this program drives."""
         return rank

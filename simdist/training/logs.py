@@ -50,9 +50,9 @@ class StepLogs:
     def values(self) -> Logs:
         """The logs after the last step; none where the cluster computes no numbers."""
         strategy = strategy_of(self.model)
-        if strategy.engine.numerics == "off":
-            return {}
         metrics = metric_values(self.model)
+        if strategy.engine.numerics == "off":
+            return {}  # nor are shares of other logs gathered: which of them the metrics have counted, values decide
         if self._are_metrics or self.outcome is None:
             return metrics
         shares = strategy.local_results(self.outcome.value())
@@ -126,9 +126,10 @@ def average_logs(shares: Shares) -> Logs:
 
 
 def metric_values(model: StrategyModel) -> Logs:
-    """The present values of the metrics; none where the cluster computes no numbers."""
+    """The present values of the metrics; where the cluster computes no numbers there are none, but the look takes its time."""
     strategy = strategy_of(model)
     if strategy.engine.numerics == "off":
+        strategy.look_without_values(model.get_metrics_result)
         return {}
     strategy.store.compute([as_variable(variable) for variable in model.metrics_variables])
     return pythonify_logs(strategy.observe(model.get_metrics_result))

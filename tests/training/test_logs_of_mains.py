@@ -71,3 +71,21 @@ def test_mains_whose_callbacks_follow_the_logs_keep_equal_weights() -> None:
     for _, found in mains(2, lowered):
         for value, other in zip(found, weights, strict=True):
             np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-6)
+
+
+def test_mains_without_numbers_take_the_time_of_those_that_read_their_metrics() -> None:
+    def main() -> dict[str, list[float]]:
+        with sd.MultiWorkerMirroredStrategy().scope():
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, kernel_initializer="ones")])
+            model.compile("sgd", "mse", metrics=["mae"])
+        return model.fit(X, Y, batch_size=9, epochs=3, shuffle=False, verbose=0).history
+
+    spans: list[Any] = []
+    for numerics in ("deferred", "off"):
+        with sd.Cluster({"worker": 2}, numerics=numerics) as cluster:
+            run = cluster.launch(main)
+            run.join()
+            assert [bool(history) for history in run.results.values()] == [numerics == "deferred"] * 2
+            spans.append(sorted((span.lane, span.category, span.name, span.start_s, span.end_s) for span in cluster.trace.spans))
+    assert spans[0] == spans[1]
+    assert sum(name == "look" for _, _, name, _, _ in spans[0]) == 2 * 3  # each main, each epoch

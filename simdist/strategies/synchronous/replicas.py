@@ -54,6 +54,9 @@ class DrivenReplicas:
     def observe(self, read: Callable[[], T]) -> T:
         return read()
 
+    def look_without_values(self, read: Callable[[], object]) -> None:
+        """Nothing: what is at hand takes no time."""
+
     def reduce(self, local: LocalReduce, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
         return local(op, value, axis)
 
@@ -118,6 +121,10 @@ class LaunchedReplicas:
 
     def observe(self, read: Callable[[], T]) -> T:
         return read() if self._across is None else self._strategy.eagerly(read, "look", counts=False)
+
+    def look_without_values(self, read: Callable[[], object]) -> None:
+        if self._across is not None:
+            self._strategy.once(read, "look", counts=False)
 
     def reduce(self, local: LocalReduce, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
         return local(op, value, axis) if self._across is None else self._across.reduce(local, op, value, axis)

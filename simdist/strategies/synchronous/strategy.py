@@ -314,9 +314,13 @@ class SynchronousStrategy(Strategy):
 
     def eagerly(self, fn: Callable[[], T], name: str, counts: bool = True) -> T:
         """Run a function as a step of its own, once; `counts`: whether tasks have taken one step more then."""
+        return self.once(fn, name, counts).value()
+
+    def once(self, fn: Callable[[], object], name: str, counts: bool = True) -> StepOutcome:
+        """As `eagerly`; the result is computed when it is read."""
         step = StepFunction(fn, name=name, counts=counts)
         with self.programs.once(step):
-            return self.step(step, (), {}).value()
+            return self.step(step, (), {})
 
     def _traced(self, fn: StepFunction) -> ReplicaPrograms:
         return self.programs.traced(fn, lambda: ReplicaPrograms(fn, self.num_replicas_in_sync, self.ranks.start, self.gradient_policy))
@@ -330,6 +334,9 @@ class SynchronousStrategy(Strategy):
 
     def observe(self, read: Callable[[], T]) -> T:
         return self.replicas.observe(read)
+
+    def look_without_values(self, read: Callable[[], object]) -> None:
+        self.replicas.look_without_values(read)
 
     def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
         """As in `Strategy.reduce`; in a main of its own, over the replicas of all workers, so every worker has to call it.
