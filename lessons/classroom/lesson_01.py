@@ -120,16 +120,22 @@ Update = tuple[int, int]  # number of the closure, number of the step in it
 
 
 def updates_of_a_run() -> Iterator[tuple[Update, bool]]:
-    """The updates that reach a server in a run with two crashes, and whether each must be applied."""
+    """The updates that reach a server in a run with two crashes, and whether each must be applied.
+
+    Three workers run closures at the same time, so their updates come in turn; what a crash has lost comes again among those of others.
+    """
     died_after = {
         3: 2,
         7: 5,
     }  # steps of these closures that were done before their workers died
-    for closure in range(12):
-        for step in range(died_after.get(closure, 0)):
-            yield (closure, step), True
-        for step in range(STEPS_OF_CLOSURE):
-            yield (closure, step), step >= died_after.get(closure, 0)
+    waiting = deque((closure, died_after.get(closure, STEPS_OF_CLOSURE)) for closure in range(12))
+    running: list[Iterator[tuple[Update, bool]]] = []
+    applied: set[Update] = set()
+    while waiting or running:
+        while waiting and len(running) < WORKERS:
+            running.append(closure_run(*waiting.popleft(), applied))
+        for worker, one in reversed(list(enumerate(running))):
+            ...
 
 
 def exactly_once(accepts: Callable[..., Any]) -> str | None:

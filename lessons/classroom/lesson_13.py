@@ -127,11 +127,10 @@ def cheapest(answer: Any) -> str | None:
         return f"{described(answer)} is no dict with a market and a policy: give for example {{'market': 'calm', 'policy': 'restart'}}."
     given = cast("dict[str, Any]", answer)
     market, policy = plain(given["market"]), plain(given["policy"])
-    if market not in MARKETS:
+    if not isinstance(market, str) or market not in MARKETS:
         return f"{described(given['market'])} is no market: give one of {', '.join(map(repr, MARKETS))}."
-    if policy not in POLICIES:
+    if not isinstance(policy, str) or policy not in POLICIES:
         return f"{described(given['policy'])} is no policy: give one of {', '.join(map(repr, POLICIES))}."
-    market, policy = str(market), str(policy)
     found = outcome(policy, *MARKETS[market][1:])
     if found.end_s > LATEST_S:
         return f"it ends at {found.end_s:.0f} s, and has to end by {LATEST_S:.0f} s."

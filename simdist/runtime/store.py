@@ -42,6 +42,10 @@ class Store:
         self.layout = Layout(engine.versions)
         self.observed = observed
 
+    @property
+    def computes(self) -> bool:
+        return self.engine.numerics != "off"
+
     def observe(self, variable: Variable) -> Array:
         """The present value of a variable.
 
@@ -78,7 +82,7 @@ class Store:
     def compute(self, variables: Sequence[Variable]) -> None:
         """Compute the present values of several variables in one go, before they are read one after the other."""
         self._between_steps()
-        if self.engine.numerics != "off":
+        if self.computes:
             self._read([cell for variable in variables for cell in variable.placement.cells])
 
     def local_values(self, variable: Variable) -> list[HostArray]:
@@ -110,7 +114,7 @@ class Store:
 
     def unseen_cells(self, cells: Sequence[Cell]) -> list[Array] | None:
         """The present values of cells; nothing notes the read. None where no numbers are computed."""
-        return None if self.engine.numerics == "off" else list(map(self._array, cells))
+        return list(map(self._array, cells)) if self.computes else None
 
     def _array(self, cell: Cell) -> Array:
         return self._read([cell])[0][cell.position]

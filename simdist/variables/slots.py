@@ -51,7 +51,8 @@ class OptimizerSlots:
             roles = apart(lambda: self._roles(optimizer))
         self.holders = list(zip(roles, optimizer.variables, strict=True))
         kept = [(role, v) for role, v in self.holders if was_built and role.kind in ("slot", "shared")]
-        self.first_values = {role: np.array(_value_of(variable)) for role, variable in kept}
+        found = [(role, _value_of(variable)) for role, variable in kept]
+        self.first_values = {role: np.array(value) for role, value in found if value is not None}
 
     def _roles(self, optimizer: KerasOptimizer) -> list[Role]:
         if optimizer.built:
@@ -69,7 +70,7 @@ class OptimizerSlots:
         return built_roles(optimizer, [stand_in_for(own) if known is None else known for known, own in pairs])
 
     def first_value(self, role: Role, cells: Sequence[tuple[int, Cell]]) -> Array | None:
-        """The value that the user's optimizer had for a variable of a slot optimizer; None if it had none.
+        """The value that the user's optimizer had for a variable of a slot optimizer; None if it had none, or no numbers are computed.
 
         Args:
             role: whose owner is a number among the cells.
@@ -169,6 +170,9 @@ def unplaced(name: str, shape: tuple[int, ...], placement: Placement) -> Variabl
     return own
 
 
-def _value_of(variable: KerasVariable) -> Array:
+def _value_of(variable: KerasVariable) -> Array | None:
+    """None where no numbers are computed: what launched mains share at the beginning has no value then."""
     own = adopted(variable)
-    return own.numpy() if own is not None else variable.value
+    if own is None:
+        return variable.value
+    return own.numpy() if own.placement.store.computes else None

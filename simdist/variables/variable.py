@@ -99,10 +99,14 @@ class VariableStore(Protocol):
     Attributes:
         layout: which pieces change together.
         strategy: whose variables they are; None where nobody asks.
+        computes: whether variables have values; not where numerics="off".
     """
 
     layout: Layout
     strategy: OwningStrategy | None
+
+    @property
+    def computes(self) -> bool: ...
 
     def observe(self, variable: Variable, /) -> Array:
         """The present value of a variable."""

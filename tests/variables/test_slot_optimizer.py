@@ -9,6 +9,7 @@ import optax
 import pytest
 
 import simdist as sd
+from simdist import keras
 from simdist.variables.slot_optimizer import optax_slot_optimizer
 
 
@@ -38,3 +39,28 @@ def test_a_slot_belongs_to_its_variable_also_where_a_rule_leaves_others_out(rule
     found = roles(rule, (3, 2), (3, 2))
     assert [role for role in found if role[0] == "slot"] == expected
     assert found[-1][0] == "iteration"
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_launched_mains_without_numbers_train_in_the_time_that_those_with_numbers_take(built: bool) -> None:
+    def main() -> None:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            w, optimizer = sd.Variable(np.ones((8, 8), np.float32)), sd.Optimizer(keras.optimizers.Adam(0.1))
+            if built:
+                optimizer.build([w])
+
+        def replica(x: Any) -> None:
+            _, gradients = sd.value_and_grad(lambda: keras.ops.mean(x @ w.value), [w])()
+            optimizer.apply_gradients(zip(gradients, [w], strict=True))
+
+        step = sd.function(lambda x: strategy.run(replica, args=(x,)))
+        for _ in range(2):
+            step(np.ones((4, 8), np.float32))
+
+    ends: list[float] = []
+    for numerics in ("deferred", "off"):
+        with sd.Cluster({"worker": 2}, numerics=numerics) as cluster:
+            cluster.launch(main).join()
+            ends.append(cluster.now)
+    assert ends[0] == ends[1] > 0

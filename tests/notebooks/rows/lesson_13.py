@@ -77,6 +77,8 @@ ROWS = {
             ({"market": "calm", "policy": "restart"}, "it ends at 1012 s"),
             ({"market": "cheap", "policy": "notice"}, "is no market"),
             ({"market": "calm", "policy": "wait"}, "is no policy"),
+            ({"market": ["calm"], "policy": "notice"}, "is no market: give one of 'on demand'"),
+            ({"market": "calm", "policy": {"notice"}}, "is no policy: give one of 'restart'"),
             ({"market": "calm"}, "is no dict with a market and a policy"),
         ],
         slow=True,
