@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import jax
 from jax.extend import core as jex_core
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.stages import Wrapped
 
 from simdist.caches import of_each
-from simdist.cost.loops import loops
+from simdist.cost.loops import bodies_seen, trips_of
 from simdist.cost.moved import bytes_moved
+from simdist.program.jaxprs import inner_jaxprs, variables_in
 from simdist.program.kernels import Kernel
 
 __all__ = ["Cost", "cost_of"]
@@ -48,16 +49,42 @@ def cost_of(kernel: Kernel) -> Cost:
     """
     # The kernel's own compiled function: JAX keeps what it lowers, and need not lower it again for the first call.
     once = _flops_once(kernel.jitted, kernel.closed)
-    return Cost(once + _flops_of_repetitions(kernel.name, kernel.closed.jaxpr), bytes_moved(kernel.name, kernel.closed))
+    flops = max(0.0, once + _flops_beside(kernel.name, kernel.closed.jaxpr))
+    return Cost(flops, bytes_moved(kernel.name, kernel.closed))
 
 
-def _flops_of_repetitions(name: str, jaxpr: Jaxpr) -> float:
-    """What the turns of loops add: XLA counts a loop's body once, and of a cond the dearest branch."""
+def _flops_beside(name: str, jaxpr: Jaxpr) -> float:
+    """What is to be added to what XLA counts, which is a loop's body once, and of each ``cond`` the dearest branch without its turns."""
     total = 0.0
-    for loop in loops(name, jaxpr):
-        once = _flops_once(jax.jit(jex_core.jaxpr_as_fun(loop.body)), loop.body)
-        total += loop.trips * (once + _flops_of_repetitions(name, loop.body.jaxpr)) - once
+    for eqn in jaxpr.eqns:
+        kind = eqn.primitive.name
+        if kind in ("scan", "while"):
+            body = eqn.params["jaxpr" if kind == "scan" else "body_jaxpr"]
+            seen = _flops_seen(body)
+            total += trips_of(name, jaxpr, eqn) * (seen + _flops_beside(name, body.jaxpr)) - bodies_seen(eqn) * seen
+        elif kind == "cond":
+            total += _flops_beside_cond(name, jaxpr, eqn)
+        else:
+            total += sum(_flops_beside(name, inner) for inner in _run_by(eqn))
     return total
+
+
+def _run_by(eqn: JaxprEqn) -> list[Jaxpr]:
+    """The inner jaxprs that an equation runs; a linear solve also has the matrix, and what its derivatives need."""
+    return [eqn.params["jaxprs"].solve.jaxpr] if eqn.primitive.name == "custom_linear_solve" else list(inner_jaxprs(eqn))
+
+
+def _flops_beside_cond(name: str, jaxpr: Jaxpr, eqn: JaxprEqn) -> float:
+    branches = eqn.params["branches"]
+    if not any(_flops_beside(name, branch.jaxpr) for branch in branches):
+        return 0.0
+    alone = jaxpr.replace(constvars=[], invars=list(dict.fromkeys(variables_in(eqn.invars))), outvars=eqn.outvars, eqns=[eqn])
+    return max(_flops_seen(branch) + _flops_beside(name, branch.jaxpr) for branch in branches) - _flops_seen(ClosedJaxpr(alone, []))
+
+
+def _flops_seen(closed: ClosedJaxpr) -> float:
+    """What XLA counts of a jaxpr by itself."""
+    return _flops_once(jax.jit(jex_core.jaxpr_as_fun(closed)), closed)
 
 
 def _flops_once(jitted: Wrapped, closed: ClosedJaxpr) -> float:

@@ -1,4 +1,4 @@
-"""The loops of a jaxpr, and how often their bodies run.
+"""How often the bodies of loops run.
 
 A scan says how often. A while loop runs as often as its values tell it to; where it counts from a number to a number by a
 number, that can be read from its jaxpr. Elsewhere the schedule would depend on values, and the user must declare how long
@@ -8,48 +8,15 @@ the step takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Array
-from simdist.program.jaxprs import Atom, inner_jaxprs, variables_in
+from simdist.program.jaxprs import Atom, variables_in
 
-__all__ = ["Loop", "loops", "trips_of"]
-
-
-@dataclass(frozen=True)
-class Loop:
-    """The body of a loop (a closed jaxpr), and how often it runs."""
-
-    trips: int
-    body: ClosedJaxpr
-
-
-def loops(name: str, jaxpr: Jaxpr) -> Iterator[Loop]:
-    """The outermost loops of a jaxpr; of a ``cond`` those of the branch that has most of them.
-
-    Args:
-        name: of the step, for the error.
-        jaxpr: where to look.
-
-    Raises:
-        FailedPreconditionError: a while loop whose number of trips depends on values.
-    """
-    for eqn in jaxpr.eqns:
-        kind = eqn.primitive.name
-        if kind == "scan":
-            yield Loop(eqn.params["length"], eqn.params["jaxpr"])
-        elif kind == "while":
-            yield Loop(trips_of(name, jaxpr, eqn), eqn.params["body_jaxpr"])
-        elif kind == "cond":
-            branches = [list(loops(name, branch.jaxpr)) for branch in eqn.params["branches"]]
-            yield from max(branches, key=lambda found: sum(loop.trips * len(loop.body.jaxpr.eqns) for loop in found))
-        else:
-            for inner in inner_jaxprs(eqn):
-                yield from loops(name, inner)
+__all__ = ["bodies_seen", "trips_of"]
 
 
 def trips_of(name: str, jaxpr: Jaxpr, eqn: JaxprEqn) -> int:
@@ -65,6 +32,25 @@ def trips_of(name: str, jaxpr: Jaxpr, eqn: JaxprEqn) -> int:
             "Use lax.scan or lax.fori_loop with fixed bounds, or declare the time of the step: @sd.function(seconds=0.01)."
         )
     return trips
+
+
+def bodies_seen(eqn: JaxprEqn) -> int:
+    """How often the body of a loop stands in the program that XLA gets, and so in what XLA counts.
+
+    JAX writes several turns of a scan into one, if it is asked to unroll, and those that are left over after it. A scan without turns is
+    gone.
+
+    Example:
+        >>> import jax
+        >>> scan = jax.make_jaxpr(lambda x: jax.lax.scan(lambda x, _: (x * x, None), x, length=16, unroll=5))(2.0).jaxpr.eqns[0]
+        >>> bodies_seen(scan)
+        6
+    """
+    if eqn.primitive.name != "scan":
+        return 1
+    length, unroll = eqn.params["length"], int(eqn.params["unroll"])
+    turns, left = divmod(length, unroll)
+    return left + (unroll if turns else 0)
 
 
 def _counted(jaxpr: Jaxpr, eqn: JaxprEqn) -> int | None:

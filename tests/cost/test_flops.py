@@ -111,6 +111,42 @@ def test_cond_costs_its_dearest_branch() -> None:
     assert cost(dear_loop, (1,), (B, M), (M, M)).flops == pytest.approx(6 * 2 * B * M * M, rel=0.02)
 
 
+def turns(count: int) -> Callable[[Any], Any]:
+    """So many products in a loop."""
+    return lambda x: jax.lax.fori_loop(0, count, lambda _, x: x @ x, x)
+
+
+PRODUCT = 2 * M**3
+
+
+def test_the_dearest_branch_of_a_cond_is_that_of_most_operations_with_all_turns() -> None:
+    def many_small_turns(p: Any, x: Any) -> Any:
+        return jax.lax.cond(p > 0, lambda x: jax.lax.fori_loop(0, 100, lambda _, x: x * 2 + 1, x), turns(50), x)
+
+    def straight(p: Any, x: Any) -> Any:
+        return jax.lax.cond(p > 0, turns(4), lambda x: x @ x @ x @ x, x)
+
+    def in_a_loop(p: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda x, _: (straight(p, x), None), x, length=5)[0]
+
+    assert cost(many_small_turns, (), (M, M)).flops == pytest.approx(50 * PRODUCT, rel=1e-3)
+    assert cost(straight, (), (M, M)).flops == pytest.approx(4 * PRODUCT, rel=1e-3)
+    assert cost(in_a_loop, (), (M, M)).flops == pytest.approx(5 * 4 * PRODUCT, rel=1e-3)
+
+
+@pytest.mark.parametrize("unroll", [1, 3, 4, 5, 15, 16, 20])
+def test_an_unrolled_scan_costs_its_turns(unroll: int) -> None:
+    def unrolled(x: Any) -> Any:
+        return jax.lax.scan(lambda x, _: (x @ x, None), x, length=16, unroll=unroll)[0]
+
+    assert cost(unrolled, (M, M)).flops == pytest.approx(16 * PRODUCT, rel=1e-4)
+
+
+def test_loops_without_turns_cost_nothing() -> None:
+    assert cost(lambda x: jax.lax.scan(lambda x, _: (x @ x, None), x @ x, length=0)[0], (M, M)).flops == PRODUCT
+    assert cost(turns(0), (M, M)).flops == 0
+
+
 def compiled_bytes(function: Callable[..., Any], *shapes: tuple[int, ...]) -> float:
     specs = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
     return jax.jit(function).lower(*specs).compile().cost_analysis()["bytes accessed"]
