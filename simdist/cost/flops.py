@@ -2,7 +2,7 @@
 
 Flops are those of XLA's own analysis of the lowered program, always for the CPU platform, so that a schedule does not
 depend on the machine that simulates it; bodies of loops count as often as they run, and of a ``cond`` the dearest branch
-counts, because which one is taken depends on values. Bytes: `simdist.cost.moved`.
+counts, because which one is taken depends on values. What XLA does not know, `simdist.cost.by_hand` counts. Bytes: `simdist.cost.moved`.
 
 Not modelled: caches, the precise fusion that a compiler would choose, occupancy.
 """
@@ -17,9 +17,10 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.stages import Wrapped
 
 from simdist.caches import of_each
+from simdist.cost.by_hand import flops_by_hand, stand_in
 from simdist.cost.loops import bodies_seen, trips_of
 from simdist.cost.moved import bytes_moved
-from simdist.program.jaxprs import inner_jaxprs, variables_in
+from simdist.program.jaxprs import inner_jaxprs, substituted, variables_in
 from simdist.program.kernels import Kernel
 
 __all__ = ["Cost", "cost_of"]
@@ -47,9 +48,10 @@ def cost_of(kernel: Kernel) -> Cost:
 
     Source: the roofline model (Williams, Waterman, Patterson, Roofline, 2009) uses these two numbers.
     """
-    # The kernel's own compiled function: JAX keeps what it lowers, and need not lower it again for the first call.
-    once = _flops_once(kernel.jitted, kernel.closed)
-    flops = max(0.0, once + _flops_beside(kernel.name, kernel.closed.jaxpr))
+    counted = substituted(kernel.closed, stand_in)
+    # The kernel's compiled function, if that is what counts: JAX keeps what it lowers, and need not lower it again for the first call.
+    once = _flops_once(kernel.jitted, counted) if counted is kernel.closed else _flops_seen(counted)
+    flops = max(0.0, once + _flops_beside(kernel.name, counted.jaxpr))
     return Cost(flops, bytes_moved(kernel.name, kernel.closed))
 
 
@@ -65,7 +67,7 @@ def _flops_beside(name: str, jaxpr: Jaxpr) -> float:
         elif kind == "cond":
             total += _flops_beside_cond(name, jaxpr, eqn)
         else:
-            total += sum(_flops_beside(name, inner) for inner in _run_by(eqn))
+            total += flops_by_hand(eqn) + sum(_flops_beside(name, inner) for inner in _run_by(eqn))
     return total
 
 
