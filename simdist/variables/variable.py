@@ -90,7 +90,6 @@ class OwningStrategy(Scope, Protocol):
 
     def assigned(self, variable: Variable, rule: str, operand: Array, /) -> None:
         """A variable was changed from outside of every step: "assign", or "add"."""
-        ...
 
 
 class VariableStore(Protocol):
@@ -126,11 +125,9 @@ class VariableStore(Protocol):
 
     def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array], /) -> None:
         """Assign to variables, or add to them, at once."""
-        ...
 
     def compute(self, variables: Sequence[Variable], /) -> None:
         """Compute the present values of several variables in one go, before they are read one after the other."""
-        ...
 
     def local_values(self, variable: Variable, /) -> list[HostArray]:
         """The value of each replica, or worker, that this program has a copy of; for a variable with replica-local values."""
@@ -138,7 +135,6 @@ class VariableStore(Protocol):
 
     def assign_local(self, variable: Variable, values: Sequence[Array], /) -> None:
         """Assign to each of these copies a value of its own."""
-        ...
 
 
 class Placement:
