@@ -128,7 +128,14 @@ def whole_batches(batches: list[list[int]], pipeline: int) -> str:
 
 def reads_each_row_once(function: Callable[..., Any]) -> str | None:
     """A function that gives each pipeline rows of its own, in an order that changes, in batches of one epoch each."""
-    found = [epochs_of(function, pipeline) for pipeline in range(PIPELINES)]
+
+    def main() -> list[list[list[int]]] | str:
+        return epochs_of(function, sd.TFConfigClusterResolver().task_id or 0)
+
+    # On a task for each pipeline, as in a job: what is not seeded is another order on each of them.
+    run = sd.Cluster({"worker": PIPELINES}, seed=0).launch(main)
+    run.join()
+    found = [run.results[f"worker:{pipeline}"] for pipeline in range(PIPELINES)]
     for epochs in found:
         if isinstance(epochs, str):
             return epochs
@@ -136,7 +143,10 @@ def reads_each_row_once(function: Callable[..., Any]) -> str | None:
         counts = times_read([[batch for epochs in found for batch in epochs[epoch]]])
         wrong = [row for row, count in enumerate(counts) if count != 1]
         if wrong:
-            return f"in epoch {epoch}, row {wrong[0]} is read {counts[wrong[0]]} times, and {len(wrong) - 1} other rows are wrong, too."
+            return (
+                f"in epoch {epoch}, row {wrong[0]} is read {counts[wrong[0]]} times, and {len(wrong) - 1} other rows are wrong, too. "
+                "A shuffle before the shard needs a seed that all pipelines have in common: without one, each task has another order."
+            )
     for pipeline, epochs in enumerate(found):
         orders = {tuple(row for batch in epoch for row in batch) for epoch in epochs}
         if len(orders) < EPOCHS:

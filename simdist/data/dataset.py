@@ -92,7 +92,8 @@ class Dataset(DatasetCreation):
 
         Args:
             buffer_size: slots, 1 or more; with at least as many as there are elements, a full permutation.
-            seed: the order follows from it and from the number of the iteration; None takes the engine's seed.
+            seed: the order follows from it and from the number of the iteration; None takes the engine's seed. Launched mains have a
+                seed each: without one here, their orders differ, and a `shard` after the shuffle reads some rows twice and others never.
             reshuffle_each_iteration: False gives the same order every time.
 
         Example:

@@ -60,6 +60,10 @@ ROWS = {
             (lambda context: sharded(context).shuffle(8, seed=1).repeat(), "which is no batch of rows"),
             (lambda context: sharded(context).shuffle(8, seed=1).batch(4).repeat(), "have 4, 4, 4, 4, 4, 4 rows"),
             (shard_after_shuffle, "times, and"),
+            (
+                lambda context: RANGE.shuffle(24).shard(3, context.input_pipeline_id).batch(3).repeat(),
+                "A shuffle before the shard needs a seed that all pipelines have in common",
+            ),
             (lambda context: [1, 2, 3], "return a dataset"),
             (sd.Dataset.range(24), "cannot be called"),
         ],
