@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -74,6 +75,7 @@ def debug_report(program: Callable[[], Any]) -> str:
 # -- exercises ------------------------------------------------------------------------------------------------------------
 
 STEPS_OF_CLOSURE = 5
+WORKERS = 3
 ASKED_FOR = 60
 WANTED = 64
 
@@ -124,18 +126,27 @@ def updates_of_a_run() -> Iterator[tuple[Update, bool]]:
 
     Three workers run closures at the same time, so their updates come in turn; what a crash has lost comes again among those of others.
     """
-    died_after = {
-        3: 2,
-        7: 5,
-    }  # steps of these closures that were done before their workers died
-    waiting = deque((closure, died_after.get(closure, STEPS_OF_CLOSURE)) for closure in range(12))
-    running: list[Iterator[tuple[Update, bool]]] = []
+    died_after = {3: 2, 7: 5}  # steps of these closures that were done before their workers died
+    runs = deque(steps_of(closure, died_after.get(closure, STEPS_OF_CLOSURE)) for closure in range(12))
+    workers = [deque[Update]() for _ in range(WORKERS)]
     applied: set[Update] = set()
-    while waiting or running:
-        while waiting and len(running) < WORKERS:
-            running.append(closure_run(*waiting.popleft(), applied))
-        for worker, one in reversed(list(enumerate(running))):
-            ...
+    while runs or any(workers):
+        for worker in workers:
+            if not worker and runs:
+                worker.extend(runs.popleft())
+            if not worker:
+                continue
+            update = worker.popleft()
+            yield update, update not in applied
+            applied.add(update)
+            if not worker and died_after.pop(update[0], None):
+                # The first death is seen at once, and the closure comes next; the second one is seen when all others have run.
+                (runs.append if died_after == {} else runs.appendleft)(steps_of(update[0], STEPS_OF_CLOSURE))
+
+
+def steps_of(closure: int, count: int) -> list[Update]:
+    """The first updates of a closure."""
+    return [(closure, step) for step in range(count)]
 
 
 def exactly_once(accepts: Callable[..., Any]) -> str | None:

@@ -29,6 +29,26 @@ def by_closure(seen: set[Any], closure: int, step: int) -> bool:
     return True
 
 
+def only_the_last_closure(seen: set[Any], closure: int, step: int) -> bool:
+    if any(other != closure for other, _ in seen):
+        seen.clear()
+    return accepts(seen, closure, step)
+
+
+def only_the_newest(seen: set[Any], closure: int, step: int) -> bool:
+    """An update is new if it comes after the newest one."""
+    newest = max(seen, default=(-1, -1))
+    if (closure, step) <= newest:
+        return False
+    seen.add((closure, step))
+    return True
+
+
+def only_the_last_three_closures(seen: set[Any], closure: int, step: int) -> bool:
+    seen.difference_update({update for update in seen if update[0] < closure - 2})
+    return accepts(seen, closure, step)
+
+
 def that_fails(seen: set[Any], closure: int, step: int) -> bool:
     return seen[closure] == step  # type: ignore[index]
 
@@ -77,6 +97,9 @@ ROWS = {
             (by_closure, "refused step 1 of closure 0"),
             (lambda seen, closure, step: None, "returned None; it must return True or False"),
             (lambda seen, closure, step: np.zeros(3), "returned an array of shape (3,)"),
+            (only_the_last_closure, "accepted step 0 of closure 3 although"),
+            (only_the_newest, "refused step 1 of closure 0"),
+            (only_the_last_three_closures, "accepted step 0 of closure 7 although"),
             (that_fails, "`return seen[closure] == step"),
             (lambda update: True, "takes 1 positional argument"),
             (elsewhere, "keep what was applied in `seen`"),
