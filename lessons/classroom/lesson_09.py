@@ -208,6 +208,7 @@ STEPS_OF_JOB = 60
 SAVES_S = 5  # seconds of work between two attempts to save
 MOST_REPEATED = 5
 CRASH_S = 52.0
+MOST_FAILED = 100  # saves at one moment
 
 
 def break_the_disk(cluster: sd.Cluster) -> None:
@@ -217,20 +218,51 @@ def break_the_disk(cluster: sd.Cluster) -> None:
     cluster.faults.crash("worker:0", at=CRASH_S, restart_after=4.0)
 
 
+class EndlessSavingError(Exception):
+    """The same save was tried again and again, and no time passed."""
+
+
+class WatchedManager(sd.CheckpointManager):
+    """Counts the saves that fail at one moment: a refused write takes no time, so a loop of them would never end."""
+
+    def __init__(self, cluster: sd.Cluster, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.cluster = cluster
+        self.failed, self.failed_at_s, self.is_endless = 0, -1.0, False
+
+    def save(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().save(*args, **options)
+        except sd.errors.SimdistError:
+            now = self.cluster.now
+            self.failed = self.failed + 1 if now == self.failed_at_s else 1
+            self.failed_at_s = now
+            if self.failed < MOST_FAILED:
+                raise
+        # No error could end a loop that catches all of them.
+        self.is_endless = True
+        return None
+
+
 def run_job(function: Callable[..., Any]) -> tuple[int, int]:
     """Run the job of the third exercise with a function that saves.
 
     Returns:
         How many steps were taken in all, and how often the main was started again.
+
+    Raises:
+        EndlessSavingError: a save was tried again and again at one moment.
     """
     cluster = slow_cluster(workers=1)
     directory = cluster.directory("saved")
     taken: list[float] = []
+    managers: list[WatchedManager] = []
 
     def main() -> Any:
         with sd.MultiWorkerMirroredStrategy().scope():
             done = sd.Variable(np.zeros((1000,), np.float32), name="done")
-        manager = sd.CheckpointManager(sd.Checkpoint(done=done), directory, max_to_keep=2)
+        manager = WatchedManager(cluster, sd.Checkpoint(done=done), directory, max_to_keep=2)
+        managers.append(manager)
         manager.restore_or_initialize()
         while (steps := int(done.numpy()[0])) < STEPS_OF_JOB:
             sd.sleep(1.0)
@@ -242,6 +274,10 @@ def run_job(function: Callable[..., Any]) -> tuple[int, int]:
     break_the_disk(cluster)
     run = cluster.launch(main, restart="always")
     run.join()
+    if any(manager.is_endless for manager in managers):
+        raise EndlessSavingError(
+            f"the same save failed {MOST_FAILED} times in one virtual moment: sleep between attempts, or give up until the next one."
+        )
     return len(taken), run.restarts["worker:0"]
 
 
@@ -249,6 +285,8 @@ def survived(function: Callable[..., Any]) -> str | None:
     """A function that saves, or goes on without."""
     try:
         taken, restarts = run_job(function)
+    except EndlessSavingError as error:
+        return str(error)
     except (sd.errors.ResourceExhaustedError, sd.errors.AbortedError) as error:
         return f"the training has ended with {type(error).__name__}: {str(error)[:60]}..."
     repeated = taken - STEPS_OF_JOB
