@@ -159,7 +159,7 @@ class ReplicaOperations:
         """Read variables, all of them at once: where workers have replica-local values, in one collective."""
         return read()
 
-    def look_without_values(self, read: Callable[[], object]) -> None:
+    def observe_without_values(self, read: Callable[[], object]) -> None:
         """Take the time of `observe` where no numbers are computed."""
 
     def local_rank_of(self, rank: int) -> int:

@@ -129,7 +129,7 @@ def metric_values(model: StrategyModel) -> Logs:
     """The present values of the metrics; where the cluster computes no numbers there are none, but the look takes its time."""
     strategy = strategy_of(model)
     if strategy.engine.numerics == "off":
-        strategy.look_without_values(model.get_metrics_result)
+        strategy.observe_without_values(model.get_metrics_result)
         return {}
     strategy.store.compute([as_variable(variable) for variable in model.metrics_variables])
     return pythonify_logs(strategy.observe(model.get_metrics_result))

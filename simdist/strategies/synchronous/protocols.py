@@ -122,7 +122,7 @@ class Replicas(Protocol):
         """Read variables, all of them at once."""
         ...
 
-    def look_without_values(self, read: Callable[[], object]) -> None:
+    def observe_without_values(self, read: Callable[[], object]) -> None:
         """Take the time of `observe`, where no numbers are computed."""
         ...
 

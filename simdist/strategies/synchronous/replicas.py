@@ -54,7 +54,7 @@ class DrivenReplicas:
     def observe(self, read: Callable[[], T]) -> T:
         return read()
 
-    def look_without_values(self, read: Callable[[], object]) -> None:
+    def observe_without_values(self, read: Callable[[], object]) -> None:
         """Nothing: what is at hand takes no time."""
 
     def reduce(self, local: LocalReduce, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
@@ -122,7 +122,7 @@ class LaunchedReplicas:
     def observe(self, read: Callable[[], T]) -> T:
         return read() if self._across is None else self._strategy.eagerly(read, "look", counts=False)
 
-    def look_without_values(self, read: Callable[[], object]) -> None:
+    def observe_without_values(self, read: Callable[[], object]) -> None:
         if self._across is not None:
             self._strategy.once(read, "look", counts=False)
 

@@ -335,8 +335,8 @@ class SynchronousStrategy(Strategy):
     def observe(self, read: Callable[[], T]) -> T:
         return self.replicas.observe(read)
 
-    def look_without_values(self, read: Callable[[], object]) -> None:
-        self.replicas.look_without_values(read)
+    def observe_without_values(self, read: Callable[[], object]) -> None:
+        self.replicas.observe_without_values(read)
 
     def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
         """As in `Strategy.reduce`; in a main of its own, over the replicas of all workers, so every worker has to call it.
