@@ -19,6 +19,7 @@ from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import KEPT, REPLICA_VALUES, CompanionPart, Contents, OwnPart, Part, StatePart, VariablePart
 from simdist.checkpoint.rules import SavedRules
 from simdist.checkpoint.status import RestoreStatus
+from simdist.program.restored_together import Followed, restored_together
 from simdist.program.saved_parts import SavedState, when_built
 
 __all__ = ["Restoring"]
@@ -49,6 +50,7 @@ class Restoring:
         self._draws: dict[str, int] = counters["draws"]
         self._rules = SavedRules(counters.get("rules", {}), self.manifest.aliases, self.contents)
         self._used: set[str] = set()
+        self._followed: Followed = {}
         self._waiting: tuple[str, ...] = ()  # the beginnings of paths for which there are no variables yet
         found = Objects.of(objects)
         wanted = self._wanted(found)
@@ -77,7 +79,7 @@ class Restoring:
     def _carry_out(self, found: Objects, wanted: Mapping[str, tuple[Part, str]]) -> None:
         """Change what is wanted: first what may refuse it, and can be changed back."""
         _require_holders([part for part, _ in wanted.values() if isinstance(part, VariablePart)])
-        with ExitStack() as undo:
+        with ExitStack() as undo, restored_together(self._followed):  # what is undone was not restored together
             for part, name in wanted.values():
                 if isinstance(part, StatePart):
                     undo.callback(part.holder.load_state_dict, part.holder.state_dict())

@@ -24,6 +24,7 @@ from simdist.data.positions import Position, consumed_and_bases, failed_in, seed
 from simdist.data.reorder import Shuffle
 from simdist.data.streams import MAX_CHUNK, Pull
 from simdist.errors import InvalidArgumentError
+from simdist.program.restored_together import furthest
 from simdist.program.step_iterator import BatchSignature, StepIterator
 
 __all__ = ["DatasetIterator"]
@@ -138,7 +139,8 @@ class DatasetIterator(StepIterator):
         return position
 
     def load_state_dict(self, state: Position) -> None:
-        """Go to a saved position of an equal dataset; later iterators of this dataset follow the restored one.
+        """Go to a saved position of an equal dataset; later iterators of this dataset follow the restored one; of several in one
+        checkpoint, the one that is furthest.
 
         Args:
             state: what `state_dict` returned, perhaps in another process.
@@ -149,7 +151,7 @@ class DatasetIterator(StepIterator):
         _, bases = consumed_and_bases(state, len(self._shuffles))
         self.go_to(state)
         for shuffle, base in zip(self._shuffles, bases, strict=True):
-            shuffle.iterations = base + 1
+            (shuffle.iterations,) = furthest(shuffle, [base + 1])
 
     def go_to(self, state: Position) -> None:
         """As `load_state_dict`, for an iterator beside others: later iterators of this dataset are as they would have been.

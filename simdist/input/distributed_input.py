@@ -31,6 +31,7 @@ from simdist.input.shared_batches import SharedBatches
 from simdist.input.steps import InputIterator
 from simdist.input.view import InputView
 from simdist.input.worker_pipelines import WorkerPipelines
+from simdist.program.restored_together import furthest
 
 __all__ = ["DistributedInput"]
 
@@ -151,7 +152,7 @@ class DistributedInput(InputView):
 
     def _follow_position(self, position: Position) -> None:
         """The next pass comes after the one that was restored."""
-        self._follow(position["sources"][0]["shuffles"])
+        self._next_bases = furthest(self, [base + 1 for base in position["sources"][0]["shuffles"]])
 
     def cardinality(self) -> int:
         """Number of steps under DATA; -1 without an end, -2 where only running can tell."""

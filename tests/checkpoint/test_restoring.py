@@ -303,3 +303,27 @@ def test_a_mean_of_half_precision_is_that_of_all_replicas_though_their_sum_does_
     _, restored = made(3)
     sd.Checkpoint(v=restored).restore(path)
     assert restored.numpy() == jnp.asarray(np.asarray(numbers, np.float64).mean(), dtype)
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_later_passes_follow_the_iterator_that_is_furthest_whichever_is_restored_last(
+    turned: bool, distributed: bool, tmp_path: Path
+) -> None:
+    def made() -> tuple[Any, dict[str, Any]]:
+        data: Any = sd.Dataset.range(20).shuffle(20, seed=3).batch(2)
+        data = sd.MirroredStrategy(1).distribute_dataset(data) if distributed else data
+        iterators = {"first": iter(data), "second": iter(data)}
+        return data, dict(reversed(iterators.items())) if turned else iterators
+
+    def rows(iterator: Any) -> list[Any]:
+        return [np.asarray(element).tolist() for element in iterator]
+
+    data, saved = made()
+    path = sd.Checkpoint(**saved).save(tmp_path / "ckpt")
+    expected = rows(data)  # of the third pass
+    again, restored = made()
+    sd.Checkpoint(**restored).restore(path).assert_consumed()
+    assert rows(again) == expected
+    iter(again).load_state_dict(restored["first"].state_dict())  # alone it is followed wherever it goes
+    assert rows(again) == rows(restored["second"])
