@@ -146,7 +146,8 @@ class _Distributed(StrategyModel):
         Losses are read at the end of each epoch, and after each batch where a callback reads them. Under parameter servers hooks of batches
         follow the closures that have ended, in the order in which they end. A ``train_step`` of the user's own runs as it is, in Keras'
         stateless form for JAX. Launched mains call callbacks of their own; what reads losses of batches, or weights, is given to each of
-        them, as they read together. On a cluster with numerics="off" the run has its times, and a history without losses.
+        them, as they read together. On a cluster with numerics="off" the run has its times, and a history without losses; launched mains do
+        not gather there the logs of a ``train_step`` that no metric counts.
 
         Without steps_per_epoch an epoch visits each example once: under parameter servers batches are handed out by number, and one whose
         worker dies is given to another. (Its update may then count twice, unless the strategy has exactly_once=True.)
