@@ -15,25 +15,15 @@ import importlib.util
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from _in_process import in_process_cluster
+
 PACK, BATCH, ROWS = 10, 32, 640
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def tensorflow_side(workers: int, steps: int) -> dict[str, float]:
@@ -43,21 +33,7 @@ def tensorflow_side(workers: int, steps: int) -> dict[str, float]:
     import numpy as np
     import tensorflow as tf
 
-    ports = free_ports(workers + 2)
-    spec = tf.train.ClusterSpec(
-        {
-            "worker": [f"localhost:{port}" for port in ports[:workers]],
-            "ps": [f"localhost:{port}" for port in ports[workers:]],
-        }
-    )
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(2, workers + 1))
-    servers = [
-        tf.distribute.Server(spec, job_name=job, task_index=index, config=config, protocol="grpc")
-        for job, count in (("worker", workers), ("ps", 2))
-        for index in range(count)
-    ]
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
-    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    strategy, running = in_process_cluster(workers, servers=2)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         w = tf.Variable(tf.zeros((10, 1)))
@@ -90,7 +66,7 @@ def tensorflow_side(workers: int, steps: int) -> dict[str, float]:
 
     run(PACK * 2 * workers)
     rate = max(steps / run(steps) for _ in range(3))
-    del servers
+    del running
     return {"rate": rate, "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
 
 

@@ -1,8 +1,8 @@
 """TensorFlow's side of `embedding.py`: the tutorial's embedding loop on an in-process cluster of 3 workers and 2 parameter servers.
 
 A table of 8 x 16384 in two shards, three ids a row, batches of 32, one output, RMSprop. In plain TensorFlow, because Keras 3 does not know
-this strategy; the gradients of the shards are rows, and one operation on the server applies them. The last line of output is the
-result, as JSON.
+this strategy. Each row is asked for once in a step, which makes TensorFlow about twice as fast; the gradients of the shards are rows, and
+one operation on the server applies them. The last line of output is the result, as JSON.
 
     python embedding_tf.py STEPS PACK    steps a second, with so many steps in a closure
 """
@@ -20,25 +20,10 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import numpy as np
 import tensorflow as tf
-from async_linear_tf import free_ports
+from _in_process import in_process_cluster
 
 WORKERS, SERVERS, VOCABULARY, WIDTH, BATCH = 3, 2, 8, 16384, 32
 RATE, RHO, EPSILON = 0.1, 0.9, 1e-7
-
-
-def cluster() -> tuple[Any, list[Any]]:
-    """The strategy, and the servers of all tasks, which run for as long as they are kept."""
-    ports = free_ports(WORKERS + SERVERS)
-    jobs = {"worker": ports[:WORKERS], "ps": ports[WORKERS:]}
-    spec = tf.train.ClusterSpec({job: [f"localhost:{port}" for port in given] for job, given in jobs.items()})
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=WORKERS + 1)
-    servers = [
-        tf.distribute.Server(spec, job_name=job, task_index=index, config=config, protocol="grpc")
-        for job, given in jobs.items()
-        for index in range(len(given))
-    ]
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
-    return tf.distribute.ParameterServerStrategy(resolver), servers
 
 
 def dataset() -> Any:
@@ -61,7 +46,7 @@ def rms(variable: Any, mean: Any, moment: Any, gradient: Any) -> None:
 
 def speed(steps: int, pack: int) -> dict[str, float]:
     """Steps a second, at best of three runs after one that compiles, and the loss at the end."""
-    strategy, servers = cluster()
+    strategy, running = in_process_cluster(WORKERS, SERVERS)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     rng = np.random.default_rng(1)
     with strategy.scope():
@@ -77,7 +62,9 @@ def speed(steps: int, pack: int) -> dict[str, float]:
         for _ in range(pack):
             words, labels = next(iterator)
             with tf.GradientTape() as tape:
-                pooled = tf.reduce_mean(tf.nn.embedding_lookup(shards, words), axis=1)
+                seen, numbers = tf.unique(tf.reshape(words, [-1]))
+                rows = tf.gather(tf.nn.embedding_lookup(shards, seen), tf.reshape(numbers, [-1, 3]))
+                pooled = tf.reduce_mean(rows, axis=1)
                 logits = tf.matmul(pooled, trained[-2]) + trained[-1]
                 loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
             for of_variable in zip(trained, means, moments, tape.gradient(loss, trained), strict=True):
@@ -95,7 +82,7 @@ def speed(steps: int, pack: int) -> dict[str, float]:
 
     run(4 * WORKERS * pack)
     runs = [run(steps) for _ in range(3)]
-    del servers
+    del running
     return {"rate": steps / min(seconds for seconds, _ in runs), "loss": runs[-1][1]}
 
 

@@ -38,7 +38,7 @@ class EventLog:
         totals: running sums by (lane, name); hot code may add to them itself.
         recorded: how many spans and instants there are; each has a number, its place in the order of recording.
         steps: when the steps of each task ended, in virtual seconds; no part of the digest, as spans show what steps are made of.
-        num_steps: how many these are.
+        num_steps: how many these are, also while nothing else is recorded.
         gauges: functions that say how other sums stand; called only when a report is made, and no part of the digest.
 
     Example:
@@ -161,13 +161,13 @@ class EventLog:
             if ends_s is None:
                 ends_s = self.steps[task] = array("d")
             ends_s.append(time_s)
-            self.num_steps += 1
+        self.num_steps += 1
 
     def step_undone(self, task: str) -> None:
         """The last step of a task does not count: another task has failed in it."""
         if self.enabled:
             self.steps[task].pop()
-            self.num_steps -= 1
+        self.num_steps -= 1
 
     def observed(self) -> None:
         """Code that decides (a notebook, a closure, a callback, a predicate) has seen a number that was computed."""

@@ -90,3 +90,10 @@ def test_step_that_was_undone_counts_no_more() -> None:
         counts.append(session.steps)
         session.advance(events=1)
     assert any(later < earlier for earlier, later in pairwise(counts)), "a step was undone"
+
+
+def test_steps_count_also_where_no_spans_are_recorded() -> None:
+    session = sd.Session(looking, sd.Cluster({"worker": 2}, seed=3))
+    session.cluster.trace.enabled = False
+    session.advance(steps=2)
+    assert (session.steps, session.state) == (2, "paused")
