@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Generic, TextIO, TypeVar, cast
 
@@ -223,6 +224,25 @@ class TaskLocal(Generic[Value]):
     def set(self, value: Value, context: TaskContext | None = None) -> None:
         """Replace the value of a task; None: of the one that runs now."""
         (active.context if context is None else context).values[self] = value
+
+    @contextmanager
+    def replaced(self, value: Value) -> Iterator[None]:
+        """Inside, the task that runs has this value.
+
+        Example:
+            >>> depth = TaskLocal(lambda: 0)
+            >>> with depth.replaced(1):
+            ...     depth.get()
+            1
+            >>> depth.get()
+            0
+        """
+        before = self.get()
+        self.set(value)
+        try:
+            yield
+        finally:
+            self.set(before)
 
 
 def current_seed() -> int | None:

@@ -16,12 +16,8 @@ _watches: TaskLocal[tuple[Callable[[VariableHandle], None], ...]] = TaskLocal(tu
 @contextmanager
 def watching_reads(watch: Callable[[VariableHandle], None]) -> Iterator[None]:
     """Inside, a variable that is read from outside of every step is shown to `watch` first, which raises what is wrong with that."""
-    before = _watches.get()
-    _watches.set((*before, watch))
-    try:
+    with _watches.replaced((*_watches.get(), watch)):
         yield
-    finally:
-        _watches.set(before)
 
 
 def require_may_be_read(variable: VariableHandle) -> None:

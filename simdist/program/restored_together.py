@@ -25,12 +25,8 @@ def restored_together(followed: Followed) -> Iterator[None]:
     Args:
         followed: what it has come to so far; it is changed.
     """
-    before = _followed.get()
-    _followed.set(followed)
-    try:
+    with _followed.replaced(followed):
         yield
-    finally:
-        _followed.set(before)
 
 
 def furthest(counter: Hashable, iterations: Sequence[int]) -> list[int]:

@@ -123,12 +123,8 @@ class StepBelongsTo(Exception):
 @contextmanager
 def stepping(strategy: Any) -> Iterator[None]:
     """A step is traced for this strategy."""
-    outer = _traced_for.get()
-    _traced_for.set(strategy)
-    try:
+    with _traced_for.replaced(strategy):
         yield
-    finally:
-        _traced_for.set(outer)
 
 
 def require_stepping(strategy: Any) -> None:
