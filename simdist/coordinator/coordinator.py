@@ -169,7 +169,7 @@ class ClusterCoordinator:
         if self._rounds is not None:
             repeat = 1
         self._wait_for_room()
-        number, result = self.scheduled, Result(self.engine, self.scheduled)
+        number, result = self.scheduled, Result(self.engine, self.scheduled, self._require_chief)
         self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
         self.scheduled += 1
         self._watchdog.scheduled()
@@ -198,6 +198,7 @@ class ClusterCoordinator:
         """Whether nothing is pending; raises the first error of a closure, once. No virtual time passes: a loop needs `sd.sleep`."""
         self._raise_stored()
         if self.pending:
+            self._require_chief("done was called")
             self._polling.found(self.engine.now, self.pending)
         return self.pending == 0
 
@@ -290,6 +291,10 @@ class ClusterCoordinator:
                 "closures, and one that waits for others keeps a place from them; model.fit does so too, as its steps are closures. Return "
                 "from the closure what is needed, and call schedule, join or fit where the coordinator was made."
             )
+        self._require_chief(what)
+
+    def _require_chief(self, what: str) -> None:
+        """Refuse to wait for closures that nobody gives to workers any more."""
         if not self._process.alive:
             raise UnavailableError(
                 f"{what}, but {self.engine.chief}, which held this coordinator and its closures, has crashed. Start again on a new "

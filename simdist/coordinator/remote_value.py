@@ -24,14 +24,16 @@ class Result:
     Args:
         engine: computes the arrays.
         number: of the closure.
+        require_end: raises if it cannot end any more; it is given what was called.
 
     Attributes:
         ended: is called when the closure has ended.
     """
 
-    def __init__(self, engine: Engine, number: int) -> None:
+    def __init__(self, engine: Engine, number: int, require_end: Callable[[str], None] = lambda what: None) -> None:
         self.engine = engine
         self.number = number
+        self.require_end = require_end
         self.ready = engine.promise()
         self.stepped: StepResult | None = None
         self.plain: object = None
@@ -55,6 +57,7 @@ class Result:
     def wait(self) -> None:
         """Block until the closure has ended; raise its error if it has one."""
         if not self.ready.is_open:
+            self.require_end(f"The value of closure {self.number} was asked for")
             self.ready.wait(f"closure {self.number}")
         if self.error is not None:
             raise self.error

@@ -246,6 +246,14 @@ class Engine(Protocol):
         """
         ...
 
+    def require_present(self, groups: Sequence[int]) -> None:
+        """Refuse to change groups of which one has no value now.
+
+        Raises:
+            UnavailableError: a task that held one of them has died.
+        """
+        ...
+
     def assign(self, groups: Sequence[int], kernel: Kernel, operand: Array, what: str) -> None:
         """Change groups of one type at once, in no time: a kernel of a group's arrays and the operand gives its next version."""
         ...

@@ -28,6 +28,7 @@ class GroupStates:
         parts: gives the arrays of a bundle.
         call: calls a kernel of bundles that makes one bundle of this type.
         hold: is called with the bytes that a device holds from now on: (device, name, bytes).
+        changed: is called with a task whose groups have been joined.
 
     Attributes:
         bundles: the present version of each group; None for those that are lost or forgotten.
@@ -42,10 +43,12 @@ class GroupStates:
         parts: Callable[[Bundle], Arrays],
         call: Callable[[Kernel, Sequence[Bundle], BundleType], Bundle],
         hold: Callable[[str, str, int], None],
+        changed: Callable[[str], None] = lambda task: None,
     ) -> None:
         self.parts = parts
         self.call = call
         self._hold = hold
+        self._changed = changed
         self.bundles: list[Bundle | None] = []
         self.versions: list[int] = []
         self.devices: list[tuple[str, ...]] = []
@@ -70,7 +73,12 @@ class GroupStates:
         new_position = {piece: position for position, piece in enumerate(pieces)}
         for old in {old for old, _ in pieces}:
             self.joined[old] = number, [new_position[old, position] for position in range(len(self.bundles[old].avals))]  # pyright: ignore[reportOptionalMemberAccess]
+        self._changed(group.task)
         return number
+
+    def joint(self, number: int) -> int:
+        """The group that has the cells of this one now: itself, where it was not joined."""
+        return self.joint(self.joined[number][0]) if number in self.joined else number
 
     def present(self, number: int) -> Bundle:
         """The present version of a group.
@@ -87,7 +95,7 @@ class GroupStates:
 
     def version(self, number: int) -> int:
         """The number of changes of a group."""
-        return self.version(self.joined[number][0]) if number in self.joined else self.versions[number]
+        return self.versions[self.joint(number)]
 
     def put(self, number: int, bundle: Bundle) -> int:
         """Make this the present version of a group; return its number."""

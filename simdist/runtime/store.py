@@ -26,6 +26,9 @@ from simdist.variables.variable import OwningStrategy, Placement, Variable
 
 __all__ = ["Store"]
 
+Change = tuple[Sequence[Cell], Array]
+"""Cells, and the operand that changes each of them."""
+
 
 class Store:
     """The variables of one strategy, for code outside of a step.
@@ -94,8 +97,8 @@ class Store:
     def assign_local(self, variable: Variable, values: Sequence[Array]) -> None:
         """Assign to each cell of a variable with replica-local values."""
         self._between_steps()
-        for cell, value in zip(variable.placement.cells, values, strict=True):
-            self._change("assign", [cell], snapshot(value))
+        cells = variable.placement.cells
+        self._change_all("assign", [([cell], snapshot(value)) for cell, value in zip(cells, values, strict=True)])
         if self.strategy is not None and variable.companions:
             mean = np.mean(values, axis=0, dtype="float32" if is_half(variable.dtype) else variable.dtype)
             self.strategy.assigned(variable, "assign", mean.astype(variable.dtype))
@@ -123,35 +126,48 @@ class Store:
         return self.engine.read([cell.group.number for cell in cells])
 
     def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array]) -> None:
-        """Assign to variables, or add to them, at once."""
+        """Assign to variables, or add to them, at once: to all of them, or to none.
+
+        Raises:
+            UnavailableError: a task that held a part of one has died.
+        """
         self._between_steps()
-        for variable, operand in zip(variables, map(snapshot, operands), strict=True):
-            placement: Placement = variable.placement
-            self._require_own(variable)
-            if self.strategy is not None and placement.combine != "worker":
-                self.strategy.require_change_at_once(variable)
-            if placement.combine == "worker" and running_closure.get() is not None:
-                self._change(rule, [self._cell_here(variable)], operand)
-                continue
-            summed = placement.combine == "sum"
-            if summed and rule == "add":
-                raise increment_of_sum(variable)
-            if summed:
-                assert self.strategy is not None
-                first, others = _shares(operand, self.strategy.num_replicas_in_sync)
-                if first is others or self.strategy.worker_index:
-                    self._change(rule, placement.cells, others)  # the first of all replicas is another main's
-                else:
-                    self._change(rule, [cell for cell in placement.cells if not cell.replica], first)
-                    self._change(rule, [cell for cell in placement.cells if cell.replica], others)
-            else:
-                pieces = list(zip(placement.cells, placement.ranges, strict=True))
-                self._change(rule, [cell for cell, part in pieces if part is None], operand)
-                for cell, part in pieces:
-                    if part is not None:
-                        self._change(rule, [cell], operand[part.index])
-            if self.strategy is not None and variable.companions:
+        given = list(zip(variables, map(snapshot, operands), strict=True))
+        self._change_all(rule, [change for variable, operand in given for change in self._changes(rule, variable, operand)])
+        for variable, operand in given:
+            if self.strategy is not None and variable.companions and not self._is_of_closure(variable):
                 self.strategy.assigned(variable, rule, operand)
+
+    def _changes(self, rule: str, variable: Variable, operand: Array) -> list[Change]:
+        """What changes each cell of a variable."""
+        placement: Placement = variable.placement
+        self._require_own(variable)
+        if self.strategy is not None and placement.combine != "worker":
+            self.strategy.require_change_at_once(variable)
+        if self._is_of_closure(variable):
+            return [([self._cell_here(variable)], operand)]
+        if placement.combine == "sum":
+            if rule == "add":
+                raise increment_of_sum(variable)
+            return self._changes_of_sum(placement, operand)
+        pieces = list(zip(placement.cells, placement.ranges, strict=True))
+        whole = [cell for cell, part in pieces if part is None]
+        return [(whole, operand), *(([cell], operand[part.index]) for cell, part in pieces if part is not None)]
+
+    def _changes_of_sum(self, placement: Placement, operand: Array) -> list[Change]:
+        """Each replica gets its share."""
+        assert self.strategy is not None
+        first, others = _shares(operand, self.strategy.num_replicas_in_sync)
+        if first is others or self.strategy.worker_index:
+            return [(placement.cells, others)]  # the first of all replicas is another main's
+        return [
+            ([cell for cell in placement.cells if not cell.replica], first),
+            ([cell for cell in placement.cells if cell.replica], others),
+        ]
+
+    def _is_of_closure(self, variable: Variable) -> bool:
+        """Whether it has a value on each worker, and a closure runs, which uses that of its own."""
+        return variable.placement.combine == "worker" and running_closure.get() is not None
 
     def _cell_here(self, variable: Variable) -> Cell:
         """The copy of the worker whose closure runs.
@@ -177,14 +193,16 @@ class Store:
         if self.strategy is not None:
             self.strategy.require_own_run(variable)
 
-    def _change(self, rule: str, cells: Sequence[Cell], operand: Array) -> None:
-        """Change cells by one operand."""
-        alike: dict[tuple[BundleType, int, Aval], list[Cell]] = {}
-        for cell in cells:
-            alike.setdefault((cell.group.avals, cell.position, cell.aval), []).append(cell)
-        for (avals, position, aval), own in alike.items():
-            kernel = assigning(rule, avals, (position,), (aval,))
-            self.engine.assign([cell.group.number for cell in own], kernel, operand, f"{rule} {own[0].name}")
+    def _change_all(self, rule: str, changes: Sequence[Change]) -> None:
+        """Change cells, those of each change by its operand; none where one of them cannot be changed now."""
+        self.engine.require_present([cell.group.number for cells, _ in changes for cell in cells])
+        for cells, operand in changes:
+            alike: dict[tuple[BundleType, int, Aval], list[Cell]] = {}
+            for cell in cells:
+                alike.setdefault((cell.group.avals, cell.position, cell.aval), []).append(cell)
+            for (avals, position, aval), own in alike.items():
+                kernel = assigning(rule, avals, (position,), (aval,))
+                self.engine.assign([cell.group.number for cell in own], kernel, operand, f"{rule} {own[0].name}")
 
 
 def _shares(value: Array, num_replicas: int) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from simdist.program.operations import Program, Read, Update
 from simdist.program.scope import is_default
 from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.serving import Serving
 from simdist.runtime.work import LinkedStep, StepCall, StepResult, Worker, WorkerPool
 from simdist.runtime.worker_replicas import ReplicaCalls
 from simdist.strategies.worker_replicas import WorkerReplicas
@@ -37,6 +39,7 @@ class ServerStrategy(Protocol):
     store: VariableStore
     programs: ProgramCache
     variables: list[Variable]
+    serving: Serving
     replicas: WorkerReplicas | None
 
     def link(self, program: Program, worker: str, /) -> LinkedProgram: ...
@@ -107,7 +110,9 @@ class CoordinatorSteps:
         if self._pool is None:
             replicas = self.strategy.replicas
             local = None if replicas is None else replicas.local
-            self._pool = engine.start_workers([engine.chief], self.strategy, local=local)  # pyright: ignore[reportArgumentType]
+            # A step of the chief belongs to no round, and is not run again: it ends with its program.
+            serving = replace(self.strategy.serving, in_rounds=False, exactly_once=False)
+            self._pool = engine.start_workers([engine.chief], self.strategy, serving, local)  # pyright: ignore[reportArgumentType]
         handle = self._pool.call(engine.chief, _StepOnCoordinator(self.strategy, fn, args, kwargs), 0)
         result = handle.wait()
         handle.accept()

@@ -13,18 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import jax
-from keras.src import backend, ops
+from keras.src import ops
 from keras.src.losses import loss as losses
 
-from simdist.program.arrays import DTypeLike, Tree
+from simdist.program.arrays import DTypeLike
 from simdist.program.tracing import active_tracer
 from simdist.training import loss_sums
-from simdist.training.arguments import overrides
-from simdist.training.keras_model import StrategyModel, Tensor
+from simdist.training.keras_model import Tensor
 from simdist.training.loss_sums import global_batch, warn_of_a_sum
 
-__all__ = ["has_own_loss", "needs_global_denominators", "install", "of_global_batch"]
+__all__ = ["install", "of_global_batch"]
 
 _of_one_device: list[tuple[Callable[..., Tensor], Callable[..., Tensor]]] = []  # Keras' apply_mask and reduce_values
 MEANS = ("mean", "sum_over_batch_size")
@@ -47,32 +45,6 @@ def of_global_batch(part: float) -> Iterator[None]:
         yield
     finally:
         global_batch.part = before
-
-
-def needs_global_denominators(model: StrategyModel, y_pred: Tree, sample_weight: Tree) -> bool:
-    """Whether the loss of these outputs needs an all-reduce of its denominators.
-
-    Args:
-        model: compiled.
-        y_pred: its outputs, with their masks.
-        sample_weight: None where there is none.
-    """
-    masked = any(backend.get_keras_mask(leaf) is not None for leaf in jax.tree_util.tree_leaves(y_pred))
-    reductions = [part.reduction for part in jax.tree_util.tree_leaves(model.loss) if isinstance(part, losses.Loss)]
-    return masked or (sample_weight is not None and "mean_with_sample_weight" in reductions)
-
-
-def has_own_loss(model: StrategyModel) -> bool:
-    """Whether the loss is computed by code of the user's own, which may call losses of all kinds."""
-    parts = [part for part in jax.tree_util.tree_leaves(model.loss) if callable(part)]
-    return overrides(model, ["compute_loss"]) or not all(_is_of_keras(part) for part in parts)
-
-
-def _is_of_keras(loss: Callable[..., Tensor]) -> bool:
-    """Whether a loss is one of Keras', also one that it has wrapped; not its wrapper of a function of the user's own."""
-    inner: object = getattr(loss, "fn", loss)
-    modules = [getattr(part, "__module__", None) or "" for part in (loss, inner)]
-    return all(module.startswith("keras.") for module in modules)
 
 
 def _shared(denominator: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.arguments import has_own_step, require_numbers
-from simdist.training.global_denominators import has_own_loss, needs_global_denominators, of_global_batch
+from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel, Tensor, strategy_of
 from simdist.training.lost_assignments import LostAssignments
 from simdist.training.missing_rows import MissingRows, with_rows
@@ -215,23 +215,21 @@ def finish(model: StrategyModel) -> None:
 def _loss_of_no_rows(model: StrategyModel, x: Tree, y: Tree, y_pred: Tree, sample_weight: Tree) -> jax.Array:
     """A replica without rows takes part in all collectives; the mean over no rows would be no number.
 
-    Whether a loss of the user's own has collectives is seen by computing it.
+    Whether a loss has collectives is seen by computing it: losses have masks and weights of their own.
     """
     nothing: Tensor = sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(y_pred))
     tracer = active_tracer()
     if tracer is None or tracer.num_replicas == 1:
         return nothing
-    is_needed, before = needs_global_denominators(model, y_pred, sample_weight), len(tracer.collectives)
-    if not is_needed and not has_own_loss(model):
-        return nothing
+    before = len(tracer.collectives)
     try:
         with of_global_batch(0.0), tracer.overlay({}):
             loss = model.simdist_loss(x, y, y_pred, sample_weight, training=True)
     except Exception:
-        if is_needed or len(tracer.collectives) > before:
+        if len(tracer.collectives) > before:
             raise
         return nothing  # there is no such loss of no rows, and no other replica waits for this one
-    return nothing + 0.0 * jnp.sum(loss) if is_needed or len(tracer.collectives) > before else nothing
+    return nothing + 0.0 * jnp.sum(loss) if len(tracer.collectives) > before else nothing
 
 
 @contextmanager

@@ -91,11 +91,11 @@ def test_schedule_from_another_thread_is_refused() -> None:
 def test_a_coordinator_whose_chief_has_crashed_says_so(restart_after: float | None) -> None:
     cluster, coordinator = coordinated()
     cluster.faults.crash("chief", at=0.5, restart_after=restart_after)
-    coordinator.schedule(lambda: sd.sleep(2.0))
+    value = coordinator.schedule(lambda: sd.sleep(2.0))
     with pytest.raises(UnavailableError, match="this program with it"):
         coordinator.join()
     sd.sleep(1.0, cluster)
-    for call in (coordinator.join, lambda: coordinator.schedule(lambda: 1)):
+    for call in (coordinator.join, lambda: coordinator.schedule(lambda: 1), coordinator.done, value.fetch):
         with pytest.raises(UnavailableError, match="held this coordinator"):
             call()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import simdist as sd
+from simdist.errors import UnavailableError
 
 
 def test_each_read_from_outside_is_reported_with_the_name_of_its_variable() -> None:
@@ -42,3 +44,20 @@ def test_what_decides_after_a_read_depends_on_values_in_the_eyes_of_the_trace() 
     assert not cluster.trace.value_dependent  # nothing has happened since
     coordinator.schedule(lambda: None).fetch()
     assert cluster.trace.value_dependent
+
+
+@pytest.mark.parametrize("how", ["assign_add", "assign"])
+def test_a_change_of_a_variable_of_which_a_part_is_away_changes_no_part(how: str) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, sd.FixedShardsPartitioner(2), recovery="replica")
+    with strategy.scope():
+        v = sd.Variable(np.zeros(4, np.float32))
+    sd.ClusterCoordinator(strategy)
+    cluster.faults.crash("ps:1", at=0.5, restart_after=3.0)
+    sd.sleep(1.0, cluster)
+    with pytest.raises(UnavailableError, match="does not have its variables back yet"):
+        getattr(v, how)(np.full(4, 5.0, np.float32))
+    sd.sleep(4.0, cluster)
+    assert v.numpy().tolist() == [0.0] * 4
+    getattr(v, how)(np.full(4, 5.0, np.float32))
+    assert v.numpy().tolist() == [5.0] * 4

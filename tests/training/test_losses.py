@@ -119,6 +119,18 @@ def test_a_mean_by_sample_weight_divides_by_the_weights_of_the_global_batch(stra
     require_those_of_keras(weighted, strategy, X, Y, WEIGHTS, sample_weight=WEIGHTS)
 
 
+def classifier(namespace: Any) -> Any:
+    model = namespace.Sequential([plain.Input((6,)), plain.layers.Dense(3, kernel_initializer=keras.initializers.GlorotUniform(1))])
+    loss = plain.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+    model.compile(plain.optimizers.SGD(0.1), loss)
+    return model
+
+
+@pytest.mark.parametrize("strategy", sampled(REPLICAS, ["two replicas", "three replicas"]))
+def test_a_loss_that_leaves_out_a_class_is_the_mean_over_the_other_rows_of_the_global_batch(strategy: str) -> None:
+    require_those_of_keras(classifier, strategy, X, np.arange(len(X), dtype="int32") % 3)
+
+
 def mixed(namespace: Any) -> Any:
     """Two outputs, of which one has a mask and the other adds up its rows."""
     words = plain.Input((3,), dtype="int32")

@@ -211,6 +211,10 @@ class InProcessEngine(WithoutTime):
     def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
         return [arrays_of(self.versions.present(group)) for group in groups]
 
+    def require_present(self, groups: Sequence[int]) -> None:
+        for group in groups:
+            self.versions.present(group)
+
     def assign(self, groups: Sequence[int], kernel: Kernel, operand: Any, what: str) -> None:
         for group in groups:
             self.change(group, kernel, Bundle.of([operand]), f" ({what})")

@@ -70,7 +70,7 @@ class Chain(ServerRecovery):
         self.log.append(change)
         self._forward(change)
 
-    def assigned(self) -> None:
+    def changed_at_once(self) -> None:
         # The copy gets the present versions with it, which have what is not safe yet.
         for change in self.log:
             change.undo = _nothing

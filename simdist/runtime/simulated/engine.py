@@ -146,6 +146,9 @@ class SimulatedEngine:
     def read(self, groups: Sequence[int]) -> list[Arrays]:
         return self.arrays(present_versions(self.world, groups))
 
+    def require_present(self, groups: Sequence[int]) -> None:
+        present_versions(self.world, groups)
+
     def assign(self, groups: Sequence[int], kernel: Kernel, operand: Array, what: str) -> None:
         states, ledger = self.world.states, self.world.ledger
         versions = present_versions(self.world, groups)
@@ -158,9 +161,7 @@ class SimulatedEngine:
             after = [ledger.call(site, (before,), None, (operand,), what)[0] for before in versions]
         for group, version in zip(groups, after, strict=True):
             states.put(group, version)
-            recovery = self.world.recoveries.get(states.groups[group].task)
-            if recovery is not None:
-                recovery.assigned()
+            self.world.changed_at_once(states.groups[group].task)
 
     def traffic(self, cells: Sequence[Cell]) -> list[CellTraffic]:
         return traffic_of(self.world, cells)

@@ -156,12 +156,11 @@ class ServerLoop:
     def versions_of(self, groups: Iterable[int]) -> Callable[[], None]:
         """What takes these groups back to their present versions."""
         states = self.states
-        before = [(group, states.bundles[group], states.versions[group]) for group in groups]
+        before = [(group, states.bundles[group], states.versions[group]) for group in map(states.joint, groups)]
 
         def take_back() -> None:
             for group, bundle, version in before:
-                if group not in states.joined:
-                    states.bundles[group], states.versions[group] = bundle, version
+                states.bundles[group], states.versions[group] = bundle, version
 
         return take_back
 
@@ -227,7 +226,7 @@ class ServerLoop:
         assert update is not None
 
         def undo() -> None:
-            if take_back is not None and update.group not in self.states.joined:
+            if take_back is not None:
                 take_back()
                 self.remembered.take_back(push, part)
 

@@ -77,8 +77,8 @@ class ServerRecovery(ABC):
     def changed(self, change: Change) -> None:
         """The server has changed what it holds."""
 
-    def assigned(self) -> None:  # noqa: B027
-        """Variables of the server have been assigned to at once, between steps: that holds, whatever becomes of earlier changes."""
+    def changed_at_once(self) -> None:  # noqa: B027
+        """Variables of the server were assigned to between steps, or their groups were joined: that holds, with all changes before it."""
 
     @abstractmethod
     def _saved(self) -> Held | None:
@@ -94,7 +94,7 @@ class ServerRecovery(ABC):
 
     def died(self, task: Task) -> None:
         """A task has died; what it held has not been dropped yet."""
-        if task is self.task:
+        if task is self.task and (self.is_serving or self.is_lost):  # else what was kept is still kept: it was not back yet
             self.is_serving = False
             saved = self._saved()
             self.is_lost, self.kept = saved is None, saved or {}

@@ -92,7 +92,7 @@ class World:
         self.transport = Transport(self.clock, self.links, self.trace, self.disturbances)
         self.routes = Routes(self.fabric, self.host_of, self.transport)
         self.tasks = {name: Task(name, device) for name, device in devices.items()}
-        self.states = GroupStates(self.ledger.parts, self._call, self.hold)
+        self.states = GroupStates(self.ledger.parts, self._call, self.hold, self.changed_at_once)
         self.prices = Prices(self.ledger, self.states)
         self.step_ended: list[Callable[[str], None]] = []  # are called with the task that has one more step, or one more update
         self.workers: list[Any] = []  # the workers of each coordinator, as `SimulatedWorkers`
@@ -318,6 +318,11 @@ class World:
     def processor(self, device_name: str) -> Processor:
         """The processor of a device."""
         return self.tasks[device_name.partition("/")[0]].processors[device_name]
+
+    def changed_at_once(self, task: str) -> None:
+        """Variables of a task were changed in no time, between steps: that holds where its server survives a crash."""
+        if task in self.recoveries:
+            self.recoveries[task].changed_at_once()
 
     def hold(self, device_name: str, name: str, size_bytes: int) -> None:
         """Note bytes of a variable or a slot that a processor holds from now on; negative: that it drops.

@@ -326,3 +326,58 @@ def test_an_assignment_between_steps_outlives_a_server_whose_last_change_was_not
     coordinator.join()
     # The update was applied before the assignment; in a round it is applied when the servers have it for sure.
     assert float(number.numpy()) == (100.0 if mode == "async" else 101.0)
+
+
+@pytest.mark.parametrize("options", [{"mode": "sync"}, {"mode": "bounded", "staleness": 1}, {"mode": "async"}])
+@pytest.mark.parametrize("at", [0.75, 1.2])
+def test_changes_count_once_where_variables_were_joined_before_their_server_dies(options: dict[str, Any], at: float) -> None:
+    def counted(crash_s: float | None) -> tuple[float, float]:
+        cluster = sd.Cluster({"worker": 2, "ps": 2})
+        strategy = sd.ParameterServerStrategy(cluster, recovery="replica", **options)
+        with strategy.scope():
+            a, _, b, _ = [sd.Variable(np.zeros(1, np.float32)) for _ in range(4)]  # a and b are on ps:0
+            optimizer = sd.Optimizer(keras.optimizers.SGD(1.0))
+        coordinator, one = sd.ClusterCoordinator(strategy), np.ones(1, np.float32)
+        cluster.faults.delay("ps:0", "ps:1", 0.5, kind="copy", at=0.0)  # the copy lags behind
+        if crash_s is not None:
+            cluster.faults.crash("ps:0", at=crash_s, restart_after=0.5)
+        apart = sd.function(lambda: [v.assign_add(k * one) for v, k in ((a, 1.0), (b, 10.0))], seconds=0.01)
+        joined = sd.function(lambda: optimizer.apply_gradients([(one, a), (one, b)]), seconds=0.01)
+        for step in (apart, apart, joined, joined):
+            coordinator.schedule(step)
+        coordinator.join()
+        return float(a.numpy()[0]), float(b.numpy()[0])
+
+    assert counted(at) == counted(None)
+
+
+@pytest.mark.parametrize(("recovery", "left"), [("replica", 12.0), ("checkpoint", 4.0)])
+def test_a_server_that_dies_again_before_its_variables_are_back_gets_them_the_next_time(recovery: Any, left: float) -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, recovery=recovery)
+    size = np.ones((1000, 1000), np.float32)  # takes milliseconds to come back
+    with strategy.scope():
+        table = sd.Variable(0.0 * size)
+    coordinator = sd.ClusterCoordinator(strategy)
+    for at in (2.2, 2.701):
+        cluster.faults.crash("ps:0", at=at, restart_after=0.5)
+    step = sd.function(lambda: table.assign_add(size), seconds=0.5)
+    for _ in range(12):
+        coordinator.schedule(step)
+    coordinator.join()
+    assert float(table.numpy()[0, 0]) == left
+
+
+@pytest.mark.parametrize("at", [0.9996, 1.0015])
+def test_a_step_of_the_chief_waits_for_a_server_that_comes_back_and_counts_once(at: float) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, sd.FixedShardsPartitioner(2), recovery="replica", exactly_once=True)
+    size = np.ones(400_000, np.float32)
+    with strategy.scope():
+        number = sd.Variable(0.0 * size)
+    cluster.faults.crash("ps:1", at=at, restart_after=3.0)
+    step = sd.function(lambda: number.assign_add(size), seconds=1.0)
+    for _ in range(3):
+        step()
+    assert cluster.now > 4.0
+    assert set(number.numpy().tolist()) == {3.0}

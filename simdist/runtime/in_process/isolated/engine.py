@@ -48,6 +48,9 @@ class IsolatedEngine(WithoutTime):
     def read(self, groups: Sequence[int]) -> list[tuple[Any, ...]]:
         return self.versions.read(groups)
 
+    def require_present(self, groups: Sequence[int]) -> None:
+        self.versions.holders_of(groups)
+
     def assign(self, groups: Sequence[int], kernel: Kernel, operand: Any, what: str) -> None:
         for group in groups:
             self.change(group, kernel, Bundle.of([operand]), f" ({what})")
