@@ -1,8 +1,9 @@
 """Process state: what is global to a Python process, kept for each task and swapped when another task runs.
 
-Keras' names, scopes and seeds, the stack of strategies, ``os.environ`` (TF_CONFIG), JAX's configuration contexts, the module ``__main__``
-with ``sys.argv``, the prefix of printed lines, and the generators of ``random`` and ``numpy.random`` would otherwise leak from one task
-into the next at every switch. Two interleaved mains must equal two separate ones; the test of that name is the proof.
+Keras' names, scopes and seeds, the stack of strategies, JAX's configuration contexts, the prefix of printed lines, and what the tasks of
+one program have in common (`simulated_process.py`: ``os.environ`` with TF_CONFIG, the generators of ``random`` and ``numpy.random``, the
+module ``__main__``) would otherwise leak from one task into the next at every switch. Two interleaved mains must equal two separate ones;
+the test of that name is the proof.
 
 What may live in this file: saving and restoring process-wide state. It imports neither Keras nor JAX: it looks them
 up among the modules that are already loaded.
@@ -10,15 +11,13 @@ up among the modules that are already loaded.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, Generic, TextIO, TypeVar, cast
 
-from simdist.global_generators import GlobalGenerators
+from simdist.simulated_process import SimulatedProcess
 
 __all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed"]
 
@@ -31,43 +30,29 @@ class TaskContext:
     """The process-wide state of one task.
 
     Args:
-        environ: variables that this task sees in ``os.environ`` on top of the process' own; None shares them.
+        process: the simulated process that its code belongs to, perhaps with that of other tasks; None: the Python process.
         prefix: text before each line that the task prints; empty for none.
         seeds: gives a fresh integer for each unseeded Keras initialiser of this task; None leaves Keras alone.
-        generators: of ``random`` and ``numpy.random``; None shares those of the process.
     """
 
-    def __init__(
-        self,
-        environ: dict[str, str] | None = None,
-        prefix: str = "",
-        seeds: Callable[[], int] | None = None,
-        generators: GlobalGenerators | None = None,
-    ) -> None:
-        self.environ = environ
+    def __init__(self, process: SimulatedProcess | None = None, prefix: str = "", seeds: Callable[[], int] | None = None) -> None:
+        self.process = process
         self.prefix = prefix
         self.seeds = seeds
-        self.generators = generators
         self.values: dict[TaskLocal[Any], Any] = {}
         self._keras: tuple[Any, Any] | None = None
         self._jax: list[tuple[Any, Any]] = []
-        self._outer_environ: dict[str, str | None] = {}
-        self._before: dict[bytes, bytes] = {}
-        self._entered: dict[bytes, bytes] = {}
         self._outer_stdout: TextIO | None = None
         self._prefixed: PrefixedOutput | None = None
-        self._program: tuple[ModuleType, list[str]] | None = None
-        self._outer_program: tuple[ModuleType, list[str]] | None = None
-
-    def become_program(self, module: ModuleType, argv: Sequence[str]) -> None:
-        """Let the task that runs now find this module as ``__main__``, and these words in ``sys.argv``, as a program of its own does."""
-        assert self is active.context and self._program is None
-        self._program = module, list(argv)
-        self._enter_program(self._program)
 
     def replace(self, other: TaskContext) -> None:
         """Make this the state of the process; `other` keeps what it had."""
         other._leave()
+        if other.process is not self.process:
+            if other.process is not None:
+                other.process.leave()
+            if self.process is not None:
+                self.process.enter()
         active.context = self
         self._enter()
 
@@ -76,30 +61,18 @@ class TaskContext:
     def _leave(self) -> None:
         self._leave_keras()
         self._leave_jax()
-        if self.generators is not None:
-            self.generators.leave()
-        if self.environ is not None:
-            self._leave_environ()
         if self._outer_stdout is not None:
             sys.stdout, self._outer_stdout = self._outer_stdout, None
-        if self._outer_program is not None:
-            self._leave_program(self._outer_program)
 
     def _enter(self) -> None:
         self._enter_keras()
         for state, value in self._jax:
             state.set_local(value)
-        if self.generators is not None:
-            self.generators.enter()
-        if self.environ is not None:
-            self._enter_environ()
         if self.prefix:
             self._outer_stdout = sys.stdout
             if self._prefixed is None or self._prefixed.stream is not sys.stdout:
                 self._prefixed = PrefixedOutput(sys.stdout, self.prefix)
             sys.stdout = cast(TextIO, self._prefixed)
-        if self._program is not None:
-            self._enter_program(self._program)
 
     def _leave_keras(self) -> None:
         module = sys.modules.get(KERAS_STATE)
@@ -131,51 +104,6 @@ class TaskContext:
                 state.set_local(unset)
         if not self._jax:
             _clean_jax["context"] = context
-
-    def _enter_environ(self) -> None:
-        assert self.environ is not None
-        self._outer_environ = {name: os.environ.get(name) for name in self.environ}
-        self._before = _variables().copy()
-        os.environ.update(self.environ)
-        self._entered = _variables().copy()
-
-    def _leave_environ(self) -> None:
-        """Keep what the task changed, and give the process its own values back."""
-        assert self.environ is not None
-        if _variables() != self._entered:
-            self._keep_changes(self.environ)
-        for name, value in self._outer_environ.items():
-            if name not in os.environ:
-                self.environ.pop(name, None)
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-    def _enter_program(self, program: tuple[ModuleType, list[str]]) -> None:
-        self._outer_program = sys.modules["__main__"], sys.argv
-        sys.modules["__main__"], sys.argv = program
-
-    def _leave_program(self, outer: tuple[ModuleType, list[str]]) -> None:
-        assert self._program is not None
-        # The task may have put another module there, or none.
-        self._program = sys.modules.get("__main__") or self._program[0], sys.argv
-        (sys.modules["__main__"], sys.argv), self._outer_program = outer, None
-
-    def _keep_changes(self, environ: dict[str, str]) -> None:
-        for key, value in _variables().items():
-            before = self._before.get(key)
-            if before != value:
-                name = os.fsdecode(key)
-                environ[name] = os.fsdecode(value)
-                self._outer_environ.setdefault(name, None if before is None else os.fsdecode(before))
-        for key in self._before.keys() - _variables().keys():  # the task has deleted it: the others still have it
-            self._outer_environ.setdefault(os.fsdecode(key), os.fsdecode(self._before[key]))
-
-
-def _variables() -> dict[bytes, bytes]:
-    """The variables of the process as they lie in ``os.environ``: to copy all of them by its methods takes a fifth of a millisecond."""
-    return cast("dict[bytes, bytes]", os.environ._data)  # type: ignore[attr-defined]
 
 
 _clean_jax: dict[str, Any] = {}

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.global_generators import GlobalGenerators
 from simdist.process_state import TaskContext, TaskLocal, active_context
+from simdist.simulated_process import SimulatedProcess
 from simdist.simulation.kernel import Clock
 
 
@@ -54,7 +54,7 @@ def test_environment_of_a_task_is_an_overlay_that_keeps_its_changes() -> None:
         clock.sleep(2.0)
         seen.append(os.environ.get("SIMDIST_TEST_OWN"))
 
-    fiber = clock.spawn("a", task, TaskContext(environ={"SIMDIST_TEST_OWN": "given"}))
+    fiber = clock.spawn("a", task, TaskContext(SimulatedProcess({"SIMDIST_TEST_OWN": "given"}, 0)))
     clock.sleep(1.0)
     assert "SIMDIST_TEST_OWN" not in os.environ
     clock.join(fiber)
@@ -73,7 +73,7 @@ def test_variable_that_a_task_changes_or_deletes_stays_for_the_others(monkeypatc
         clock.sleep(1.0)
         seen.append(os.environ["SIMDIST_TEST_FIRST"])
 
-    clock.join(clock.spawn("a", task, TaskContext(environ={"TF_CONFIG": "{}"})))
+    clock.join(clock.spawn("a", task, TaskContext(SimulatedProcess({"TF_CONFIG": "{}"}, 0))))
     assert seen == ["mine"]
     assert (os.environ["SIMDIST_TEST_FIRST"], os.environ["SIMDIST_TEST_SECOND"]) == ("one", "two")
 
@@ -94,14 +94,16 @@ def test_tasks_that_became_programs_have_a_main_module_and_arguments_of_their_ow
     clock, seen, before = Clock(), list[tuple[str, list[str]]](), (sys.modules["__main__"], sys.argv)
 
     def program(name: str, seconds: float) -> None:
-        active_context().become_program(ModuleType("__main__", name), [name])
+        process = active_context().process
+        assert process is not None
+        process.become_program(ModuleType("__main__", name), [name])
         for _ in range(2):
             clock.sleep(seconds)
             sys.argv.append("more")
             seen.append((str(sys.modules["__main__"].__doc__), list(sys.argv)))
 
     for name, seconds in (("a", 1.0), ("b", 1.5)):
-        clock.spawn(name, lambda name=name, seconds=seconds: program(name, seconds), TaskContext())
+        clock.spawn(name, lambda name=name, seconds=seconds: program(name, seconds), TaskContext(SimulatedProcess({}, 0)))
     clock.sleep(2.5)
     assert (sys.modules["__main__"], sys.argv) == before
     clock.sleep(2.5)
@@ -138,7 +140,7 @@ def test_values_of_two_task_locals_are_apart() -> None:
 
 def test_generators_of_a_task_are_its_own() -> None:
     legacy: Any = np.random
-    tasks = [TaskContext(generators=GlobalGenerators(seed)) for seed in (1, 1, 2)]
+    tasks = [TaskContext(SimulatedProcess({}, seed)) for seed in (1, 1, 2)]
     random.seed(7)
     legacy.seed(7)
     found: list[list[Any]] = [[] for _ in tasks]

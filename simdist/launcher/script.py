@@ -56,7 +56,9 @@ class Script:
         module = ModuleType("__main__")
         module.__file__ = str(self.path)
         module.__dict__["__builtins__"] = builtins
-        active_context().become_program(module, self.argv)
+        process = active_context().process
+        assert process is not None, "a launched main is a process"
+        process.become_program(module, self.argv)
         try:
             exec(self._code, module.__dict__)
         except (Exception, SystemExit) as error:

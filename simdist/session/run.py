@@ -22,13 +22,13 @@ import greenlet
 
 from simdist.errors import SimdistError
 from simdist.faults.base import Fault
-from simdist.global_generators import GlobalGenerators
 from simdist.process_state import TaskContext, active
 from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.controlled import is_controlled
 from simdist.session.commands import Command
 from simdist.session.progress import steps_of_training_s
+from simdist.simulated_process import SimulatedProcess
 
 __all__ = ["Goal", "Program", "ProgramRun"]
 
@@ -85,7 +85,8 @@ class ProgramRun:
         self._program = program
         self._stream = io.StringIO()
         # The program is one of its own, and begins anew when it is forked: what it draws may not depend on what this process has drawn.
-        self._context = TaskContext(generators=GlobalGenerators(derive_seed(cluster.seed, "session", "generators")))
+        process = SimulatedProcess({}, derive_seed(cluster.seed, "session", "generators"))
+        self._context, cluster.world.engine_context = TaskContext(process), TaskContext(process)
         is_controlled.set(True, self._context)
         self._goal: Goal | None = None
         self.inbox: deque[Mapping[str, Any]] = deque()

@@ -74,7 +74,8 @@ UNUSED_RATE = Role("unused", number=-1)
 
 def apart(make: Callable[[], Kept]) -> Kept:
     """Run with a Keras state of its own: no strategy adopts the variables, no name is used up."""
-    before, state = active_context(), TaskContext()
+    before = active_context()
+    state = TaskContext(before.process)
     state.replace(before)
     try:
         return make()

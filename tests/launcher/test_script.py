@@ -287,3 +287,23 @@ def test_script_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text("x = = 1\n")
     with pytest.raises(InvalidArgumentError, match=r"wrong\.py is not Python: .*line 1"):
         Script(tmp_path / "wrong.py")
+
+
+def test_closures_of_a_script_draw_from_its_generators_and_see_its_module(play: Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    source = """
+import random, sys
+import numpy as np
+import simdist as sd
+resolver = sd.TFConfigClusterResolver()
+if resolver.task_type != "chief":
+    sd.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id).join()
+me = "the script"
+coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(resolver))
+drawn = [coordinator.schedule(lambda: (random.random(), np.random.rand(), sys.argv[1:], sys.modules["__main__"].me)) for _ in range(3)]
+print(coordinator.fetch(drawn))
+"""
+    lines: list[list[str]] = []
+    for _ in range(2):
+        assert play(source, "[jobs]\nchief = 1\nworker = 2\nps = 1\n", "--fast").status == 0
+        lines.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("[chief:0]")])
+    assert lines[0] == lines[1] and lines[0][0].count("['--fast'], 'the script'") == 3

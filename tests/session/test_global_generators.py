@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import simdist as sd
 
@@ -64,3 +66,56 @@ def test_a_program_that_seeds_them_has_the_numbers_of_numpy_and_of_python() -> N
     session.advance()
     numbers = np.random.RandomState(0)
     assert session.result == [*numbers.rand(3), numbers.standard_normal(), numbers.randint(1000), random.Random(0).random()]
+
+
+Numbers = list[Any]
+
+
+def seeded_coordinator(cluster: sd.Cluster) -> sd.ClusterCoordinator:
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    return sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+
+
+def closures(cluster: sd.Cluster) -> Numbers:
+    coordinator = seeded_coordinator(cluster)
+    drawn = [coordinator.schedule(lambda: (random.random(), float(np.random.rand()))) for _ in range(3)]  # noqa: NPY002
+    coordinator.join()
+    return [value.fetch() for value in drawn]
+
+
+def rows_of_workers(cluster: sd.Cluster, dataset_fn: Callable[[], sd.Dataset], steps: int = 4) -> Numbers:
+    coordinator = seeded_coordinator(cluster)
+    iterator = iter(coordinator.create_per_worker_dataset(dataset_fn))
+    taken = [coordinator.schedule(sd.function(next), args=(iterator,)) for _ in range(steps)]
+    coordinator.join()
+    return [value.fetch().tolist() for value in taken]
+
+
+def datasets(cluster: sd.Cluster) -> Numbers:
+    return rows_of_workers(cluster, lambda: sd.Dataset.from_tensor_slices(np.random.rand(8)).batch(2))  # noqa: NPY002
+
+
+def mapped(cluster: sd.Cluster) -> Numbers:
+    return rows_of_workers(cluster, lambda: sd.Dataset.range(20).map(lambda _: np.random.rand(1)).batch(2))  # noqa: NPY002
+
+
+@pytest.mark.parametrize("function", [closures, datasets, mapped])
+def test_closures_and_datasets_of_workers_draw_from_the_generators_of_their_program(function: Callable[[sd.Cluster], Numbers]) -> None:
+    def cluster() -> sd.Cluster:
+        return sd.Cluster({"worker": 2, "ps": 1})
+
+    expected = function(cluster())
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    before = [random.getstate(), *np.random.get_state(legacy=False)["state"]["key"].tolist()]  # noqa: NPY002
+    session = sd.Session(function, cluster())
+    session.advance()
+    fork = session.fork(0.0)
+    fork.advance()
+    assert session.result == fork.result == expected
+    assert before == [random.getstate(), *np.random.get_state(legacy=False)["state"]["key"].tolist()]  # noqa: NPY002
+    launched = sd.Cluster({"chief": 1, "worker": 2, "ps": 1})
+    run = launched.launch(function, job="chief", args=(launched,))
+    run.join()
+    assert run.results["chief:0"] == expected

@@ -84,7 +84,8 @@ class Workers(ABC):
     def __init__(self, chief: Chief, tasks: Sequence[TaskHere], strategy: Scope) -> None:
         self.chief = chief
         self._tasks = {task.name: task for task in tasks}
-        self._contexts = {task.name: TaskContext(seeds=keras_seeds(chief.seed, task.name, 0)) for task in tasks}
+        process = active_context().process  # of the program that gives them closures
+        self._contexts = {task.name: TaskContext(process, seeds=keras_seeds(chief.seed, task.name, 0)) for task in tasks}
         for context in self._contexts.values():
             open_scopes.get(context).append(strategy)
 

@@ -107,7 +107,7 @@ class SimulatedRun:
         )
 
     def _start(self, task: Task) -> None:
-        context = self.world.context_of(task, self.environ(task.name), f"[{task.name}] ")
+        context = self.world.context_of(task, self.world.process_of_main(task, self.environ(task.name)), f"[{task.name}] ")
         main = LaunchedMain(self.cluster, task.name, self.results, lambda: self._serve(task))
         launched_main.set(main, context)
         start_own_default(context)

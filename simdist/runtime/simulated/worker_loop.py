@@ -28,6 +28,7 @@ from simdist.runtime.simulated.task_runtime import REPEAT_S
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import LinkedStep, Returned, StepCall
 from simdist.runtime.worker_replicas import LocalReplicas
+from simdist.simulated_process import SimulatedProcess
 from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
 
 __all__ = ["WorkerLoop"]
@@ -40,13 +41,17 @@ class WorkerLoop:
         world: the cluster's.
         task: the worker.
         strategy: in whose scope code of users runs.
+        process: the one of the program that gives the closures; None: the Python process.
         local: the replicas of the worker; None: it is one.
     """
 
-    def __init__(self, world: World, task: Task, strategy: Scope, local: LocalReplicas | None = None) -> None:
+    def __init__(
+        self, world: World, task: Task, strategy: Scope, process: SimulatedProcess | None = None, local: LocalReplicas | None = None
+    ) -> None:
         self.world = world
         self.task = task
         self.strategy = strategy
+        self.process = process
         self.devices = WorkerDevices(world, task, local)
         self.sent = 0  # closures, by the chief
         self.inbox: deque[ClosureCall] = deque()
@@ -62,7 +67,7 @@ class WorkerLoop:
         self.inbox.clear()
         self.running = self.steps = self.given_up = None
         self.mail = None
-        self.context = self.world.context_of(self.task)
+        self.context = self.world.context_of(self.task, self.process)
         open_scopes.get(self.context).append(self.strategy)
         fiber = self.world.start(self.task, self._call_code_of_users, context=self.world.engine_context)
         fiber.finished.then(lambda _: self._ended(fiber))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+from simdist.process_state import active_context
 from simdist.program.scope import Scope
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Serving, Ticket
@@ -38,6 +39,7 @@ class SimulatedWorkers:
         protect(world, serving)
         self.served = Served(world.servers, serving, next(world.coordinators))
         self.strategy = strategy
+        self.process = active_context().process  # of the program that gives them closures
         self.loops: dict[str, WorkerLoop] = {}
         self._away: dict[str, int] = {}  # those that are believed to be down, with their incarnations
         for name in tasks:
@@ -46,7 +48,7 @@ class SimulatedWorkers:
         world.detection.listeners.append(self._tell_those_who_were_away)
 
     def add(self, task: str) -> None:
-        loop = self.loops[task] = WorkerLoop(self.world, self.world.task(task), self.strategy, self.local)
+        loop = self.loops[task] = WorkerLoop(self.world, self.world.task(task), self.strategy, self.process, self.local)
         self.world.mains[task].append(loop.start)
         if loop.task.alive:
             loop.start()

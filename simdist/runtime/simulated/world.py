@@ -14,12 +14,11 @@ from itertools import count
 from typing import Any, Protocol
 
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
-from simdist.global_generators import GlobalGenerators
 from simdist.hardware import Device, DiskModel, Network
 from simdist.hardware.wiring import hosts_of
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.sharded import JaxDevice
-from simdist.process_state import TaskContext
+from simdist.process_state import TaskContext, active_context
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle, BundleType
 from simdist.randomness import derive_seed, keras_seeds
@@ -44,6 +43,7 @@ from simdist.runtime.simulated.task_disk import SimulatedDisk
 from simdist.runtime.simulated.transport import Transport
 from simdist.runtime.state import GroupStates
 from simdist.runtime.work import Returned
+from simdist.simulated_process import SimulatedProcess
 from simdist.simulation.fabric import Fabric
 from simdist.simulation.kernel import Clock, Fiber, current_fiber
 from simdist.simulation.network import Link, SharedLinks
@@ -121,7 +121,7 @@ class World:
         self.foreseen: dict[Foreseen, None] = {}  # what is under way and ends at known seconds
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.table_uses = TableUses()
-        self.engine_context = TaskContext()  # of fibers that run no code of a user
+        self.engine_context = TaskContext(active_context().process)  # of fibers that run no code of a user
 
     @property
     def now(self) -> float:
@@ -191,11 +191,19 @@ class World:
         task.fibers.append(fiber)
         return fiber
 
-    def context_of(self, task: Task, environ: dict[str, str] | None = None, prefix: str = "") -> TaskContext:
-        """Process-wide state for one incarnation, seeded by (seed, task, incarnation)."""
-        # A launched main is a process of its own; other code of a task is a part of the program that gave it.
-        own = None if environ is None else GlobalGenerators(derive_seed(self.seed, task.name, task.incarnation, "generators"))
-        return TaskContext(environ, prefix, keras_seeds(self.seed, task.name, task.incarnation), own)
+    def context_of(self, task: Task, process: SimulatedProcess | None = None, prefix: str = "") -> TaskContext:
+        """Process-wide state for one incarnation, seeded by (seed, task, incarnation).
+
+        Args:
+            task: what it runs on.
+            process: that the code belongs to, with all of its program; None: the Python process.
+            prefix: of the lines that it prints.
+        """
+        return TaskContext(process, prefix, keras_seeds(self.seed, task.name, task.incarnation))
+
+    def process_of_main(self, task: Task, environ: Mapping[str, str]) -> SimulatedProcess:
+        """A process for the main that is launched on a task's present incarnation."""
+        return SimulatedProcess(environ, derive_seed(self.seed, task.name, task.incarnation, "generators"))
 
     def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault", keep_disk: bool = True) -> None:
         """Kill a task's process now; if it is down already, what was said of its restart is replaced.
