@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from simdist.cluster import ClusterResolver, ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.schedule import Faults
 from simdist.hardware import Device, DiskModel, Network, device_for
+from simdist.process_state import TaskContext, TaskLocal
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_by_default
 from simdist.runtime.in_process import InProcessEngine
@@ -29,17 +31,31 @@ from simdist.runtime.unfinished import warn_of_unfinished
 from simdist.runtime.work import LaunchedRun, running_closure
 from simdist.trace import Trace
 
-__all__ = ["Cluster", "newest_cluster"]
+__all__ = ["Cluster", "begin_with", "for_others", "newest_cluster"]
 
 ENGINES = ("simulated", "in_process")
 SIMULATED = "Another engine has it: sd.Cluster(..., engine='simulated')."
 
-_clusters: list[weakref.ReferenceType[Cluster]] = []  # those whose `with` blocks are open; and in the first place the one made last
+# Those whose `with` blocks the task has open; and in the first place the one that it has made last.
+_clusters: TaskLocal[list[weakref.ReferenceType[Cluster]]] = TaskLocal(list)
 
 
 def newest_cluster() -> Cluster | None:
-    """The cluster of the innermost open ``with cluster:``, or else the one that was made last."""
-    return _clusters[-1]() if _clusters else None
+    """The cluster of the innermost ``with cluster:`` that the task which runs has open, or else the one that it has made last."""
+    clusters = _clusters.get()
+    return clusters[-1]() if clusters else None
+
+
+@contextmanager
+def for_others() -> Iterator[None]:
+    """Inside, clusters are made that the program does not use itself: none of them is its newest one."""
+    with _clusters.replaced([]):
+        yield
+
+
+def begin_with(cluster: Cluster, context: TaskContext) -> None:
+    """Let a cluster be the newest one in a context in which none was made yet."""
+    _clusters.set([weakref.ref(cluster)], context)
 
 
 class _ResolverOfCluster(SimpleClusterResolver):
@@ -134,7 +150,7 @@ class Cluster:
         self.resolver = _ResolverOfCluster(self)
         self._directories = self.engine.directories
         self._closed = False
-        _clusters[:1] = [weakref.ref(self)]
+        _clusters.get()[:1] = [weakref.ref(self)]
 
     def _in_process(self, names: Sequence[str]) -> Engine:
         if not self.isolated:
@@ -290,11 +306,12 @@ class Cluster:
     def __enter__(self) -> Cluster:
         if self._closed:
             raise FailedPreconditionError("This cluster is closed. Make another with cluster.fresh().")
-        _clusters.append(weakref.ref(self))
+        _clusters.get().append(weakref.ref(self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _clusters[1:] = [entered for entered in _clusters[1:] if entered() not in (self, None)]
+        clusters = _clusters.get()
+        clusters[1:] = [entered for entered in clusters[1:] if entered() not in (self, None)]
         self.close()
 
     def __repr__(self) -> str:

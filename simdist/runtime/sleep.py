@@ -37,7 +37,8 @@ def sleep(seconds: float, cluster: Cluster | None = None) -> None:
     Args:
         seconds: virtual seconds, 0 or more.
         cluster: whose clock. Default, in this order: that of the task whose main or closure calls; of the strategy in scope; of
-            the innermost ``with cluster:``; of the cluster that was made last.
+            the innermost ``with cluster:``; of the cluster that was made last. The program of a session has opened and made none but
+            its own: it begins with the cluster of its run.
 
     Raises:
         TypeError: `seconds` is no number.

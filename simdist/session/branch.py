@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
-from simdist.runtime.cluster import Cluster
+from simdist.runtime.cluster import Cluster, for_others
 from simdist.session.commands import Command
 from simdist.session.goals import Moment
 from simdist.session.run import Goal, Program, ProgramRun
@@ -190,7 +190,9 @@ class Branch:
         return run
 
     def _new_run(self, commands: Sequence[Command]) -> ProgramRun:
-        return ProgramRun(self.program, self.template.fresh(), commands)
+        with for_others():
+            cluster = self.template.fresh()
+        return ProgramRun(self.program, cluster, commands)
 
     def _drop(self) -> None:
         if isinstance(self.seen, ProgramRun) and self.seen.state != "closed":

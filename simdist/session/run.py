@@ -20,11 +20,11 @@ from typing import Any, Protocol
 
 import greenlet
 
-from simdist.errors import SimdistError
+from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.faults.base import Fault
 from simdist.process_state import TaskContext, active
 from simdist.randomness import derive_seed
-from simdist.runtime.cluster import Cluster
+from simdist.runtime.cluster import Cluster, begin_with
 from simdist.runtime.controlled import is_controlled
 from simdist.session.commands import Command
 from simdist.session.progress import steps_of_training_s
@@ -88,6 +88,7 @@ class ProgramRun:
         process = SimulatedProcess({}, derive_seed(cluster.seed, "session", "generators"))
         self._context, cluster.world.engine_context = TaskContext(process), TaskContext(process)
         is_controlled.set(True, self._context)
+        begin_with(cluster, self._context)
         self._goal: Goal | None = None
         self.inbox: deque[Mapping[str, Any]] = deque()
         self._ends = 0
@@ -221,6 +222,11 @@ class ProgramRun:
             self.error, self.state = error, "failed"
 
     def before_events(self) -> tuple[int, float]:
+        if self.state == "paused":
+            raise FailedPreconditionError(
+                f"The cluster of a session that stands still at {self.now:.6f} s was to go on. Its time passes in the session alone: call "
+                "session.advance(), or give sd.sleep another cluster."
+            )
         while True:
             if self._goal is None:
                 self._end()

@@ -16,7 +16,6 @@ from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.waits import Waits
 from simdist.errors import UnavailableError
 from simdist.ledger.computing import Computing
-from simdist.runtime.cluster import newest_cluster
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated import worker_loop
 from simdist.runtime.simulated.calls import Call
@@ -29,6 +28,7 @@ from simdist.runtime.simulated.silence import Silence
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.worker_loop import WorkerLoop
+from simdist.runtime.simulated.world import World
 from simdist.simulation.kernel import Fiber
 from simdist.strategies.synchronous import elastic, resizing
 from simdist.training import adoption
@@ -107,10 +107,16 @@ def failed_mains_keep_their_bytes(patch: pytest.MonkeyPatch) -> None:
 def members_are_known_by_their_task_not_by_their_life(patch: pytest.MonkeyPatch) -> None:
     """A worker that was started again looks as if it had never gone."""
 
-    def alive(member: Member) -> bool:
-        cluster = newest_cluster()
-        return cluster is not None and cluster.world.tasks[member.task].alive
+    worlds, begin = list[World](), World.__init__
 
+    def noted(world: World, *args: Any, **kwargs: Any) -> None:
+        begin(world, *args, **kwargs)
+        worlds[:] = [world]
+
+    def alive(member: Member) -> bool:
+        return bool(worlds) and worlds[0].tasks[member.task].alive
+
+    patch.setattr(World, "__init__", noted)
     patch.setattr(Member, "alive", property(alive))
 
 
