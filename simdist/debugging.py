@@ -19,7 +19,7 @@ from types import TracebackType
 
 from simdist.errors import notes_of
 
-__all__ = ["debug", "is_on", "report", "users_line"]
+__all__ = ["debug", "is_on", "position", "report", "turn", "users_line"]
 
 ENVIRONMENT = "SIMDIST_DEBUG"
 # Frames of these are the engine's, not the user's.
@@ -31,6 +31,18 @@ _switch: dict[str, bool] = {}
 def is_on() -> bool:
     """Whether debugging is on: by `debug`, or by SIMDIST_DEBUG=1 in the environment."""
     return _switch.get("on", os.environ.get(ENVIRONMENT, "") not in ("", "0"))
+
+
+def position() -> bool | None:
+    """The position of the switch; None: nobody has touched it, and SIMDIST_DEBUG counts."""
+    return _switch.get("on")
+
+
+def turn(on: bool | None) -> None:
+    """Put the switch into a position, as `position` gives it."""
+    _switch.clear()
+    if on is not None:
+        _switch["on"] = on
 
 
 class debug(AbstractContextManager[None]):  # it is called like a function

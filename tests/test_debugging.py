@@ -104,3 +104,23 @@ def test_nothing_is_said_while_debugging_is_off(capsys: pytest.CaptureFixture[st
         with pytest.raises(ValueError, match="on purpose"):
             coordinator.join()
     assert capsys.readouterr().err == ""
+
+
+def test_a_paused_program_that_debugs_leaves_its_caller_alone() -> None:
+    def program(_: sd.Cluster) -> list[bool]:
+        found = [debugging.is_on()]
+        with sd.debug():
+            sd.sleep(1.0)
+            found.append(debugging.is_on())
+        return [*found, debugging.is_on()]
+
+    session = sd.Session(program, sd.Cluster({"worker": 1}))
+    session.advance(until=0.5)
+    assert not debugging.is_on() and sd.Cluster({"worker": 1, "ps": 1}).numerics == "deferred"
+    with sd.debug():
+        session.advance()
+        assert debugging.is_on()
+        fork = session.fork(0.0)
+        fork.advance()
+    assert (session.result, fork.result) == ([False, True, False], [True, True, True])
+    assert not debugging.is_on()

@@ -14,12 +14,13 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import greenlet
 
+from simdist import debugging
 from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.faults.base import Fault
 from simdist.process_state import TaskContext, active
@@ -92,6 +93,7 @@ class ProgramRun:
         self._goal: Goal | None = None
         self.inbox: deque[Mapping[str, Any]] = deque()
         self._ends = 0
+        self._debugging: list[bool | None] = []  # the position of the switch that the program has turned; empty: that of its caller
         self._stop: BaseException | None = None  # what the caller of `advance` gets, and not the program
         self._greenlet = greenlet.greenlet(self._play)
         self.clock.pauses = self
@@ -292,7 +294,7 @@ class ProgramRun:
         sys.stdout = self._stream
         self._context.replace(own)
         try:
-            with suppress(greenlet.GreenletExit):
+            with suppress(greenlet.GreenletExit), self._debugging_of_its_own():
                 enter()
         finally:
             self._context = active.context
@@ -301,3 +303,17 @@ class ProgramRun:
             self.real_s += time.perf_counter() - began
             if self.state == "running":
                 self.state = before
+
+    @contextmanager
+    def _debugging_of_its_own(self) -> Iterator[None]:
+        """Where the program turns the switch of `sd.debug`, its caller finds it as it was, and the program as it left it."""
+        outer = debugging.position()
+        entered = self._debugging[0] if self._debugging else outer
+        debugging.turn(entered)
+        try:
+            yield
+        finally:
+            left = debugging.position()
+            if left != entered:
+                self._debugging = [left]
+            debugging.turn(outer)
