@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, TypeVar
 
+from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskContext, TaskLocal
 from simdist.program.arrays import Array, Tree
@@ -99,8 +100,9 @@ def opened(scope: Scope) -> Iterator[None]:
     """Code inside belongs to this scope.
 
     Raises:
-        FailedPreconditionError: another scope is open.
+        FailedPreconditionError: another scope is open, or another thread drives a cluster now.
     """
+    driving_thread.require()
     stack = open_scopes.get()
     if stack and stack[-1] is not scope:
         raise FailedPreconditionError(

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import greenlet
 
 from simdist import debugging
+from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.faults.base import Fault
 from simdist.process_state import TaskContext, active
@@ -288,6 +289,10 @@ class ProgramRun:
 
     def _switch(self, enter: Callable[[], object]) -> None:
         """Run the program until it stands still; it has its own process-wide state, and its own standard output."""
+        with driving_thread:
+            self._switch_here(enter)
+
+    def _switch_here(self, enter: Callable[[], object]) -> None:
         self._greenlet.parent = greenlet.getcurrent()
         own, stream, began, before = active.context, sys.stdout, time.perf_counter(), self.state
         self.state = "running"

@@ -8,6 +8,7 @@ from threading import get_ident
 from typing import Any, cast
 
 from simdist.arguments import END_S, number
+from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
 from simdist.runtime.cluster import Cluster
@@ -358,6 +359,7 @@ class Session:
                 f"session.{what}() was called from another thread than the one that made the session. Virtual time has one thread: "
                 "call it there; from others use session.inject(fault)."
             )
+        driving_thread.require()
         if self.state == "running" or current_fiber() is not None:
             raise FailedPreconditionError(
                 f"session.{what}() was called by a running program. Call it in the notebook, between two advances."

@@ -16,10 +16,9 @@ What may live in this file: time, who runs. The loop is in loop.py. Not: network
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from heapq import heappush
 from threading import get_ident
 from typing import Any, TypeAlias, TypeVar, overload
@@ -29,13 +28,13 @@ import simpy
 from simpy.events import NORMAL
 
 from simdist.arguments import END_S
+from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError
 from simdist.interrupts import noted_interrupts
 from simdist.process_state import TaskContext, active
-from simdist.randomness import generator
 from simdist.simulation.endless import no_time_to_wait
 from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, running, words
-from simdist.simulation.loop import FEW_EVENTS, Pauses, run_events, run_many_events
+from simdist.simulation.loop import FEW_EVENTS, Pauses, run_events, run_many_events, shuffled
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
 
@@ -72,7 +71,7 @@ class Clock:
         self.steps: dict[Waiter, None] = {}  # what goes on by callbacks, and not in the place of a fiber
         self.daemons = 0
         self.queue: list[Entry] = self.env._queue
-        self.sequence: Iterator[int | tuple[float, int]] = self.env._eid if tie_seed is None else _shuffled(tie_seed)
+        self.sequence: Iterator[int | tuple[float, int]] = self.env._eid if tie_seed is None else shuffled(tie_seed)
         self._hub: greenlet.greenlet | None = None
         self._thread = get_ident()
         self._stops: list[BaseException] = []  # what ends the driver's wait before the next event
@@ -352,9 +351,14 @@ class Clock:
             self.require_open(f"Waiting for {words(what) or 'an event'}")
         if self._driving:
             raise FailedPreconditionError(
-                "A blocking call was made from inside the event loop (a callback or a when= predicate). Callbacks "
-                "may look at values, but cannot wait."
+                "A blocking call was made from inside the event loop (a callback or a when= predicate), which may look at values, but "
+                "cannot wait; or beside a session that stands still, whose time passes in session.advance() alone."
             )
+        # A run that stands still between events keeps no other thread out.
+        with nullcontext() if self.pauses is not None else driving_thread:
+            self._drive_here(gate, what)
+
+    def _drive_here(self, gate: Awaited, what: str | Callable[[], str]) -> None:
         self.events_of_moment = 0
         self._driving, self._hub, outer_hub, outer = True, greenlet.getcurrent(), self._hub, active.context
         try:
@@ -374,7 +378,7 @@ class Clock:
         while gate.callbacks is not None:
             most_events, until_s = pauses.before_events()
             try:
-                with noted_interrupts(self._stops):
+                with driving_thread, noted_interrupts(self._stops):
                     run_events(self, gate, what, self._stops, most_events, until_s)
             except KeyboardInterrupt:
                 if self._stops:  # a second one, which came while an event happened
@@ -388,11 +392,6 @@ class Clock:
         if now_s > self.now:
             self.env._now = self.now = now_s
             self.events_of_moment = 0
-
-
-def _shuffled(seed: int) -> Iterator[tuple[float, int]]:
-    draw = generator(seed, "ties").random
-    return ((draw(), number) for number in itertools.count())
 
 
 def _restore(context: TaskContext) -> None:  # that the process had before some fibers ran

@@ -5,19 +5,21 @@ Invariants: virtual time never runs backwards; nothing happens between two event
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
 import simpy
 
 from simdist.arguments import END_S
+from simdist.randomness import generator
 from simdist.simulation.endless import beyond_the_end, livelock, stuck
 from simdist.simulation.fiber import Awaited, Fiber, Waiter, fire, words
 from simdist.simulation.stack_room import with_stack_room
 
-__all__ = ["FEW_EVENTS", "LAST_S", "LIVELOCK_EVENTS", "Pauses", "Timetable", "run_events", "run_many_events"]
+__all__ = ["FEW_EVENTS", "LAST_S", "LIVELOCK_EVENTS", "Pauses", "Timetable", "run_events", "run_many_events", "shuffled"]
 
 LIVELOCK_EVENTS = 2_000_000  # at one moment: beyond this, two parts of a program wake each other for ever
 LAST_S = math.nextafter(END_S, 0.0)  # the last second at which something can happen
@@ -113,3 +115,9 @@ def run_events(
 
 
 run_many_events = with_stack_room(run_events)
+
+
+def shuffled(seed: int) -> Iterator[tuple[float, int]]:
+    """Numbers of events that put those of one moment into an order drawn from a seed."""
+    draw = generator(seed, "ties").random
+    return ((draw(), number) for number in itertools.count())

@@ -1,0 +1,76 @@
+"""One thread drives virtual time: a second one is refused before anything of the process is swapped."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import simdist as sd
+from simdist.errors import FailedPreconditionError
+
+LONG_S = 20.0  # of a wait that ends as soon as the other thread has come so far
+
+
+def in_thread(work: Callable[[], object]) -> BaseException | None:
+    """What the work raises in a thread of its own."""
+    found: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(LONG_S)
+    assert not thread.is_alive()
+    return found[0] if found else None
+
+
+def advance_another() -> None:
+    sd.Session(lambda cluster: sd.sleep(1.0, cluster), sd.Cluster({"worker": 1})).advance()
+
+
+def sleep_on_another() -> None:
+    sd.sleep(1.0, sd.Cluster({"worker": 1}))
+
+
+def open_a_scope() -> None:
+    with sd.OneDeviceStrategy("cpu:0").scope():
+        pass
+
+
+@pytest.mark.parametrize("call", [advance_another, sleep_on_another, open_a_scope])
+@pytest.mark.parametrize("driven", ["a session", "a cluster"])
+def test_a_second_thread_is_refused_while_one_drives(driven: str, call: Callable[[], None]) -> None:
+    refused: list[BaseException | None] = []
+
+    def program(cluster: sd.Cluster) -> list[bool]:
+        stdout = sys.stdout
+        run = cluster.launch(lambda: refused.append(in_thread(call)))
+        run.join()
+        return [sys.stdout is stdout]
+
+    before = sys.stdout
+    if driven == "a session":
+        session = sd.Session(program, sd.Cluster({"worker": 1}))
+        session.advance()
+        assert session.result == [True]
+    else:
+        assert program(sd.Cluster({"worker": 1})) == [True]
+    assert isinstance(refused[0], FailedPreconditionError) and "one thread in a process" in str(refused[0])
+    assert sys.stdout is before
+
+
+def test_threads_may_drive_one_after_the_other_also_while_a_session_stands_still() -> None:
+    session = sd.Session(lambda cluster: [sd.sleep(1.0) for _ in range(3)], sd.Cluster({"worker": 1}))
+    session.advance(until=1.5)
+    for call in (advance_another, sleep_on_another, open_a_scope):
+        assert in_thread(call) is None
+    session.advance()
+    assert (session.state, session.now) == ("finished", 3.0)
+    assert in_thread(advance_another) is None
