@@ -240,8 +240,13 @@ class PendingCollective:
         return self.group.plans.routed(self.group.world, self.plan, self.plan.devices, self._size_bytes())
 
     def _done_in_time(self, index: int) -> None:
-        if self.uncontended is not None:
+        # A rank that was done when its bytes went on as flows has no flow that says so.
+        if self.uncontended is not None or (self.transfers is not None and self.transfers.is_done(index)):
             self._done(index)
+
+    def _done_ranks(self) -> list[int]:
+        """The numbers of those that have their results."""
+        return [index for index, rank in enumerate(self.ranks) if self.arrivals[rank].over]
 
     def under_way(self) -> list[tuple[str, str, float, float]]:
         """The transfers that are on their way now: between which devices, how many bytes, and when sent. Looking changes nothing."""
@@ -272,7 +277,8 @@ class PendingCollective:
         world, (routed, _) = self.group.world, self.uncontended
         self._count_uncontended(is_whole=False)
         elapsed_s = world.clock.now - self.begun_s
-        self.transfers = resumed(routed, elapsed_s, world.transport, self._over_real_links(), self._done, self.expect_silence)
+        done_ranks, real = self._done_ranks(), self._over_real_links()
+        self.transfers = resumed(routed, elapsed_s, done_ranks, world.transport, real, self._done, self.expect_silence)
 
     def _count_uncontended(self, is_whole: bool) -> None:
         """Count the bytes that have travelled in the seconds that were known, which no flow has counted."""
@@ -284,7 +290,7 @@ class PendingCollective:
         self.group.world.foreseen.pop(self, None)
         sent, over_links = routed.bytes_sent, list(carried.values())
         if not is_whole:
-            sent, over_links = uncontended_bytes(routed, self.group.world.clock.now - self.begun_s)
+            sent, over_links = uncontended_bytes(routed, self.group.world.clock.now - self.begun_s, self._done_ranks())
         for device, num_bytes in zip(self.plan.devices, sent, strict=True):
             if num_bytes:
                 self.group.world.trace.total(device, "bytes_sent", num_bytes)
@@ -292,7 +298,7 @@ class PendingCollective:
             link.bytes_carried += num_bytes
 
     def _done(self, index: int) -> None:
-        if self.over or index >= len(self.ranks):
+        if self.over or index >= len(self.ranks) or self.arrivals[self.ranks[index]].over:
             return
         self.left -= 1
         if self.left == 0:

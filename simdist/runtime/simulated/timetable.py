@@ -41,7 +41,7 @@ class Timetable:
 
     def __init__(self, routed: RoutedSchedule) -> None:
         alone = AloneOnLinks(routed, TimedTransfers)
-        alone.clock.wait(alone.over, "a collective")
+        alone.go_on_until_done(range(routed.num_ranks))
         timed = alone.transfers
         assert isinstance(timed, TimedTransfers)
         legs = timed.routed.legs

@@ -169,11 +169,14 @@ class Transfers:
     def leaving(self, legs: Legs) -> Legs:
         return legs
 
+    def is_done(self, rank: int) -> bool:
+        """Whether a rank has done with its last step."""
+        return self.position[rank] == len(self.routed.steps[rank])
+
     @property
     def paused(self) -> list[str]:
         """The tasks that are paused during the collective."""
-        position, steps = self.position, self.routed.steps
-        standing = [task for rank, task in enumerate(self.routed.tasks) if task.held is not None and position[rank] < len(steps[rank])]
+        standing = [task for rank, task in enumerate(self.routed.tasks) if task.held is not None and not self.is_done(rank)]
         return list(dict.fromkeys(task.name for task in standing))
 
     def silenced(self, leg: Leg) -> None:

@@ -6,7 +6,7 @@ and on links of its own, and not again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from simdist.runtime.simulated.transfers import BYTES_SENT, RoutedSchedule, Transfers
 from simdist.runtime.simulated.transport import Transport
@@ -27,16 +27,14 @@ class AloneOnLinks:
     Attributes:
         links: copies of those in use.
         seconds: when each rank is done.
-        over: opens when all are.
     """
 
     def __init__(self, routed: RoutedSchedule, transfers: type[Transfers] = Transfers) -> None:
         self.clock = Clock()
         self.links = {link: Link(link.name, link.bandwidth_bytes_per_s) for link in routed.links}
         self.seconds = [0.0] * routed.num_ranks
-        self.over = self.clock.gate()
         self.trace = Trace()
-        self._left = routed.num_ranks
+        self._ends = [self.clock.gate() for _ in range(routed.num_ranks)]
         self.transport = Transport(self.clock, SharedLinks(self.clock), self.trace)
         self.transfers = transfers(self.transport, routed.on_links(self.links), self._done)
         for rank in range(routed.num_ranks):
@@ -48,28 +46,34 @@ class AloneOnLinks:
         self.clock.after(elapsed_s, moment.open)
         self.clock.wait(moment, "a moment of a collective")
 
+    def go_on_until_done(self, ranks: Iterable[int]) -> None:
+        """Let time pass until these ranks are done."""
+        for rank in ranks:
+            self.clock.wait(self._ends[rank], "the end of a collective")
+
     def _done(self, rank: int) -> None:
         self.seconds[rank] = self.clock.now
-        self._left -= 1
-        if not self._left:
-            self.over.open()
+        self._ends[rank].open()
 
 
 def uncontended_seconds(routed: RoutedSchedule) -> list[float]:
     """The seconds that each rank takes on uncontended links if all begin at once."""
     alone = AloneOnLinks(routed)
-    alone.clock.wait(alone.over, "a collective")
+    alone.go_on_until_done(range(routed.num_ranks))
     return alone.seconds
 
 
-def uncontended_bytes(routed: RoutedSchedule, elapsed_s: float) -> tuple[list[float], list[float]]:
+def uncontended_bytes(routed: RoutedSchedule, elapsed_s: float, done_ranks: Iterable[int]) -> tuple[list[float], list[float]]:
     """The bytes that have travelled some seconds after all have begun.
+
+    Args:
+        routed: as it was timed.
+        elapsed_s, done_ranks: as of `resumed`.
 
     Returns:
         Those that each rank has sent, counted as by the trace when they leave; and those that each of `routed.links` has carried.
     """
-    alone = AloneOnLinks(routed)
-    alone.go_on_until(elapsed_s)
+    alone = _alone_at(routed, elapsed_s, done_ranks)
     alone.transfers.stop()
     totals = alone.trace.totals
     sent = [totals.get((str(rank), BYTES_SENT), 0.0) for rank in range(routed.num_ranks)]
@@ -79,6 +83,7 @@ def uncontended_bytes(routed: RoutedSchedule, elapsed_s: float) -> tuple[list[fl
 def resumed(
     routed: RoutedSchedule,
     elapsed_s: float,
+    done_ranks: Iterable[int],
     transport: Transport,
     real: RoutedSchedule,
     done: Callable[[int], None],
@@ -89,16 +94,19 @@ def resumed(
     Args:
         routed: as it was timed.
         elapsed_s: the seconds.
+        done_ranks: ranks that have their results. They are done here too, also where their last bytes come at this very moment, or a
+            rounding later.
         transport: carries what is left, and counts the bytes of what has not left yet.
         real: the same schedule over the links that it goes over.
         done, lost: as of `Transfers`.
     """
-    alone = AloneOnLinks(routed)
-    alone.go_on_until(elapsed_s)
+    alone = _alone_at(routed, elapsed_s, done_ranks)
     before = alone.transfers
     legs = dict(zip(before.routed.legs, real.legs, strict=True))
     transfers = Transfers(transport, real, done, lost)
     transfers.to_do, transfers.position, transfers.left = before.to_do, before.position, before.left
+    if not transfers.to_do:
+        transport.collectives.pop(transfers)
     transfers.entered = {legs[leg] for leg in before.entered}
     begun_s = transport.clock.now - elapsed_s
     transfers.under_way = {legs[leg]: begun_s + sent_s for leg, sent_s in before.under_way.items()}
@@ -110,3 +118,10 @@ def resumed(
         alone.transport.links.stop(flow)
         transfers.flows.append(transport.links.start(leg.links, flow.remaining, transfers.arrived, leg))
     return transfers
+
+
+def _alone_at(routed: RoutedSchedule, elapsed_s: float, done_ranks: Iterable[int]) -> AloneOnLinks:
+    alone = AloneOnLinks(routed)
+    alone.go_on_until(elapsed_s)
+    alone.go_on_until_done(done_ranks)
+    return alone
