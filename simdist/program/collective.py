@@ -7,7 +7,7 @@ over replicas is a sum over replicas.
 What is sent together is one operation: `operands` of one replica, and `outputs` as each replica gets them.
 
     all_reduce         k arrays -> their k sums over the replicas
-    all_gather         k arrays -> n x k arrays, those of replica 0 first
+    all_gather         k arrays -> n x k arrays, those of replica 0 first; lengths may differ (`padded_gather`: what travels then)
     broadcast          k arrays -> those of replica 0
     reduce_scatter     n x k arrays -> k sums: of what all replicas have for this one
     sparse_all_reduce  ids and rows of a table, or all of it -> the sum of the tables (`simdist.program.sparse_sums`)
@@ -36,6 +36,7 @@ __all__ = [
     "GradientOptions",
     "SPARSE_SUM",
     "bind_collective",
+    "padded_gather",
     "require_outside_of_inner_programs",
 ]
 
@@ -132,6 +133,21 @@ class Collective:
     def __str__(self) -> str:
         shapes = ", ".join(f"{aval.dtype}{list(aval.shape)}" for aval in self.operands[:4])
         return f"{self.kind} of {shapes}{', ...' if len(self.operands) > 4 else ''}"
+
+
+def padded_gather(given: Sequence[Collective]) -> Collective:
+    """The all-gather that replicas carry out together: of each array all send as many bytes as the longest has.
+
+    Args:
+        given: the collective of each replica.
+    """
+    first = given[0]
+    longest = tuple([max(avals, key=_size_bytes) for avals in zip(*[collective.operands for collective in given], strict=True)])
+    return first if longest == first.operands else replace(first, operands=longest)
+
+
+def _size_bytes(aval: Aval) -> int:
+    return aval.size_bytes
 
 
 COLLECTIVE = "simdist_collective"

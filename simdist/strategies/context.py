@@ -74,6 +74,9 @@ class ReplicaContext:
     def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
         """The values of all replicas, one after the other along an axis.
 
+        Where lengths differ, each replica sends as many bytes as the longest array has, as TensorFlow fills up the others. The span of a
+        replica in the trace has the bytes of its own array.
+
         Args:
             value: a structure of arrays; lengths along the axis may differ.
             axis: from 0; negative counts from the end.

@@ -192,6 +192,8 @@ class ReplicaOperations:
     def gather(self, value: Any, axis: int) -> Any:
         """Join the replicas' values along an axis, in the order of the replicas; lengths along it may differ.
 
+        In a step, and in launched mains, it is an all-gather, with the bytes of values that are filled up to the longest.
+
         Raises:
             InvalidArgumentError: scalars, different numbers of axes, or an axis out of range.
             FailedPreconditionError: called inside `run`.

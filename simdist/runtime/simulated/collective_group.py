@@ -97,7 +97,7 @@ class CollectiveGroup:
             cause = max(cause, pending_collective.behind[0])
         if begun > began and waited:
             trace.add(wait, began, begun, 0.0, 0.0, cause)
-        number = trace.add(kind, max(began, begun), now, pending_collective.collective.size_bytes, 0.0, cause)
+        number = trace.add(kind, max(began, begun), now, arrival.size_bytes, 0.0, cause)
         pending_collective.recorded[0] = number
         return number
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simdist.errors import DeadlineExceededError, FailedPreconditionError, TimedOutError
-from simdist.program.collective import SPARSE_SUM, Collective
+from simdist.program.collective import SPARSE_SUM, Collective, padded_gather
 from simdist.program.sparse_sums import settled
 from simdist.program.values import Bundle
 from simdist.runtime.combining import disagreement
@@ -25,6 +25,7 @@ from simdist.trace.records import NO_CAUSE
 __all__ = ["COLLECTIVE_TIMEOUT_S", "Arrival", "PendingCollective", "Participants"]
 
 NEED_ALL = ("all_gather", "reduce_scatter")
+UNEVEN = ("all_gather", SPARSE_SUM)
 # How long a collective without a time-out of its own waits where a task may be silent.
 COLLECTIVE_TIMEOUT_S = 30.0
 
@@ -53,16 +54,18 @@ class Arrival:
     """The arrival of one replica at a collective, and its result.
 
     Attributes:
+        collective: what it came for.
         device: where the trace shows it.
         began_s: when it came.
         is_early: whether it came while its device still computed: no operation waits for it then.
         over: whether it has what it gets (`result`), or never will (`error`).
     """
 
-    __slots__ = ("began_s", "device", "ended", "error", "is_early", "over", "pending_collective", "result")
+    __slots__ = ("began_s", "collective", "device", "ended", "error", "is_early", "over", "pending_collective", "result")
 
-    def __init__(self, pending_collective: PendingCollective, device: str, began_s: float, is_early: bool) -> None:
+    def __init__(self, pending_collective: PendingCollective, collective: Collective, device: str, began_s: float, is_early: bool) -> None:
         self.pending_collective = pending_collective
+        self.collective = collective
         self.device = device
         self.began_s = began_s
         self.is_early = is_early
@@ -70,6 +73,12 @@ class Arrival:
         self.result: Bundle | None = None
         self.error: BaseException | None = None
         self.ended: Callable[[Arrival], None] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes that it contributes; of a sparse all-reduce those that travel."""
+        carried_out = self.pending_collective.collective
+        return self.collective.size_bytes if carried_out.kind == "all_gather" else carried_out.size_bytes
 
     def then(self, ended: Callable[[Arrival], None]) -> None:
         """Call a function, once, when it is over."""
@@ -91,7 +100,7 @@ class PendingCollective:
         transfers: on links that may be shared; or
         uncontended: its schedule and the bytes on each link, where all is known when they begin.
         cause: the number of the last record of the replica that came last.
-        sparse: of a sparse all-reduce, what each replica came for.
+        each: what each replica came for, where they may have come with different sizes.
         recorded: the number of the last record of this collective, in a list that those behind it keep.
         behind: that of the collective for which its bytes had to wait; None where they had not.
     """
@@ -102,7 +111,7 @@ class PendingCollective:
         self.collective = collective
         self.name = f"{collective.kind} {collective.label}".strip()
         self.given: dict[int, Bundle] = {}
-        self.sparse: dict[int, Collective] = {}
+        self.each: dict[int, Collective] = {}
         self.arrivals: dict[int, Arrival] = {}
         self.processes: list[tuple[Task, Incarnation]] = []  # of those who have come, where somebody may be lost in silence
         self.first: int | None = None
@@ -134,15 +143,15 @@ class PendingCollective:
         Raises:
             InvalidArgumentError: the first one came with other shapes; no replica gets a result.
         """
-        arrival = self.arrivals[rank] = Arrival(self, device, self.group.world.clock.now, is_early)
+        arrival = self.arrivals[rank] = Arrival(self, collective, device, self.group.world.clock.now, is_early)
         if self.first is None:
             self.first = rank
         elif not collective.agrees_with(self.collective):
             self.fail(disagreement(self._name(self.first), self.collective, self._name(rank), collective, self.number))
             return arrival
         self.given[rank] = given
-        if collective.kind == SPARSE_SUM:
-            self.sparse[rank] = collective
+        if collective.kind in UNEVEN:
+            self.each[rank] = collective
         self.cause = cause
         if self.group.world.silence.is_expected:
             self.processes.append(self._process_of(rank))
@@ -191,8 +200,10 @@ class PendingCollective:
         if late:
             group.drop(late)
         if collective.kind == SPARSE_SUM:
-            collective = self.collective = settled([self.sparse[rank] for rank in self.ranks])
+            collective = self.collective = settled([self.each[rank] for rank in self.ranks])
             self.name = f"{collective.travels_as} {collective.label}".strip()
+        elif collective.kind == "all_gather":
+            collective = self.collective = padded_gather([self.each[rank] for rank in self.ranks])
         devices = tuple([group.members[rank].device for rank in self.ranks])
         communication = group.communication
         self.plan = communication.plan(collective, devices)
