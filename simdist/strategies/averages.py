@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,7 +20,7 @@ from simdist.strategies.context import ReplicaContext, get_replica_context, get_
 __all__ = ["compute_average_loss", "scale_regularization_loss"]
 
 
-def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: int | None = None) -> Any:
+def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
     """The sum of the losses of this replica's examples, divided by the size of the global batch.
 
     The gradients of the replicas then add up to that of the whole batch. Without `global_batch_size` it is taken from the
@@ -27,14 +29,15 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
     Args:
         per_example_loss: array (b, ...) with one axis or more, the first over the b examples of this replica.
-        sample_weight: array (b, ...), the weight of each example; default 1.
-        global_batch_size: examples of all replicas together.
+        sample_weight: array (b, ...), the weight of each example; default 1. It has as many axes as the losses, or fewer, or one more
+            of length 1; it may be a scalar.
+        global_batch_size: examples of all replicas together: a whole number, or an array or variable of one that the step computes.
 
     Returns:
         A scalar; 0 for no examples.
 
     Raises:
-        InvalidArgumentError: a scalar loss, or a negative size.
+        InvalidArgumentError: a scalar loss, weights that do not fit the losses, or a negative size.
         TypeError: the size is no whole number.
         FailedPreconditionError: called across the replicas.
 
@@ -48,10 +51,9 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
         raise InvalidArgumentError("compute_average_loss was given a scalar; give the loss of each example, of shape (batch,).")
     losses = losses if jnp.issubdtype(losses.dtype, jnp.floating) else losses.astype(jnp.float32)
     if sample_weight is not None:
-        weight = jnp.asarray(sample_weight, losses.dtype)
-        losses = losses * weight.reshape(weight.shape + (1,) * (losses.ndim - weight.ndim))
+        losses = losses * _weights(sample_weight, losses)
     size = context.global_batch_size(losses.shape[0]) if global_batch_size is None else _checked(global_batch_size)
-    return jnp.sum(losses) / size if size else jnp.zeros((), losses.dtype)
+    return _quotient(jnp.sum(losses), size)
 
 
 def scale_regularization_loss(regularization_loss: Any) -> Any:
@@ -61,6 +63,21 @@ def scale_regularization_loss(regularization_loss: Any) -> Any:
         FailedPreconditionError: called across the replicas.
     """
     return jnp.sum(jnp.asarray(regularization_loss)) / _replica("scale_regularization_loss").num_replicas_in_sync
+
+
+def _weights(sample_weight: Any, losses: jax.Array) -> jax.Array:
+    """Weights with as many axes as the losses: a last axis of length 1 more is left out, fewer axes are filled up."""
+    weights = jnp.asarray(sample_weight, losses.dtype)
+    if weights.ndim == losses.ndim + 1 and weights.shape[-1] == 1:
+        weights = weights[..., 0]
+    fitting = weights.reshape(weights.shape + (1,) * (losses.ndim - weights.ndim))
+    pairs = zip(fitting.shape, losses.shape, strict=False)
+    if fitting.ndim != losses.ndim or any(given not in (1, expected) for given, expected in pairs):
+        raise InvalidArgumentError(
+            f"sample_weight has shape {jnp.shape(sample_weight)}, and the losses have shape {losses.shape}. Give one weight for each "
+            f"example, of shape {losses.shape[:1]} or {(losses.shape[0], 1)}, or one for each loss."
+        )
+    return fitting
 
 
 def _replica(what: str) -> ReplicaContext:
@@ -73,10 +90,21 @@ def _replica(what: str) -> ReplicaContext:
     return context
 
 
-def _checked(size: Any) -> int:
-    if not _is_whole(size):
-        raise TypeError(f"global_batch_size={size!r} must be a whole number.")
-    if _is_negative(size):
+def _quotient(total: jax.Array, size: Any) -> jax.Array:
+    """A sum divided by a size; 0 where the size is 0, which a size that the step computes may be or not."""
+    if isinstance(size, jax.core.Tracer):
+        return jnp.where(size == 0, 0, total / jnp.where(size == 0, 1, size)).astype(total.dtype)
+    return total / size if size else jnp.zeros((), total.dtype)
+
+
+def _checked(given: Any) -> Any:
+    """A size that was given: a number, or a scalar array."""
+    if not _is_whole(given):
+        raise TypeError(f"global_batch_size={given!r} must be a whole number.")
+    size = given if isinstance(given, (int, np.integer, np.ndarray, jax.Array)) else jnp.asarray(given)
+    if jnp.ndim(size):
+        raise InvalidArgumentError(f"global_batch_size has shape {jnp.shape(size)}. Give one number for all replicas: a scalar.")
+    if not isinstance(size, jax.core.Tracer) and size < 0:
         raise InvalidArgumentError(f"global_batch_size={size} must not be negative.")
     return size
 
@@ -85,8 +113,3 @@ def _is_whole(size: object) -> bool:
     if isinstance(size, (bool, int)):
         return not isinstance(size, bool)
     return has_dtype(size) and jnp.issubdtype(size.dtype, jnp.integer)
-
-
-def _is_negative(size: object) -> bool:
-    """Whether a size is known to be negative; that of an array of JAX, or of a variable, may have no number yet."""
-    return isinstance(size, (int, np.integer, np.ndarray)) and bool(size < 0)

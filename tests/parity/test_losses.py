@@ -56,6 +56,39 @@ def test_b132_whole_numbers_and_losses_with_several_axes(two: Any, run: Run) -> 
     assert each(two, run(two, lambda: sd.compute_average_loss(square, jnp.array([1.0, 0.0]), global_batch_size=2))) == [1.5, 1.5]
 
 
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+def test_b132_a_column_of_weights_is_one_weight_for_each_example(two: Any, shape: tuple[int, ...]) -> None:
+    with two.scope():
+        variable = sd.Variable(1.0)
+    weights = np.array([1.0, 0.0, 2.0, 0.0], np.float32).reshape(shape)
+    data = two.distribute_dataset(sd.Dataset.from_tensor_slices((np.asarray(LOSSES), weights)).batch(4))
+
+    def replica(losses: Any, weights: Any) -> Any:
+        loss = sd.value_and_grad(lambda: sd.compute_average_loss(variable.value * losses, sample_weight=weights), [variable])
+        value, gradients = loss()
+        return value, gradients[0]
+
+    found = [two.reduce("sum", two.run(replica, args=batch), axis=None) for batch in data]
+    assert [list(map(float, one)) for one in found] == [[1.75, 1.75]]  # (1 + 2 * 3) / 4, which is its derivative, too
+
+
+def test_b132_weights_of_losses_with_several_axes() -> None:
+    losses = jnp.arange(12.0).reshape(4, 3)
+    of_each = jnp.arange(12.0).reshape(4, 3) % 5
+    cases = [(of_each, of_each), (of_each[..., None], of_each), (of_each[:, :1], of_each[:, :1]), (of_each[:, 0], of_each[:, :1]), (2.0, 2)]
+    for weights, expected in cases:
+        np.testing.assert_allclose(float(sd.compute_average_loss(losses, weights)), np.sum(losses * expected) / 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("losses", "weights"),
+    [((4,), (4, 4)), ((4,), (1, 4)), ((1,), (4,)), ((4,), (3,)), ((4,), (4, 1, 1)), ((4, 3), (4, 3, 2)), ((4, 1), (4, 3))],
+)
+def test_b132_weights_that_do_not_fit_are_refused(losses: tuple[int, ...], weights: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"sample_weight has shape \({weights[0]}.*losses have shape"):
+        sd.compute_average_loss(jnp.ones(losses), jnp.ones(weights))
+
+
 def test_b133_senseless_arguments_raise(two: Any, run: Run) -> None:
     cases: list[tuple[Callable[[], Any], type[Exception]]] = [
         (lambda: sd.compute_average_loss(jnp.ones(())), InvalidArgumentError),
@@ -73,6 +106,34 @@ def test_b133_senseless_arguments_raise(two: Any, run: Run) -> None:
 def test_b133_nothing_to_average_is_zero(two: Any, run: Run) -> None:
     assert each(two, run(two, lambda: sd.compute_average_loss(LOSSES, global_batch_size=0))) == [0.0, 0.0]
     assert each(two, run(two, lambda: sd.compute_average_loss(LOSSES[:0]))) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("masks", "expected"), [(([1.0, 1.0, 0.0], [1.0, 0.0, 0.0]), 4.0), (([0.0] * 3, [0.0] * 3), 0.0)])
+def test_b133_a_size_may_be_an_array_of_the_step(two: Any, masks: Any, expected: float) -> None:
+    def replica(mask: Any) -> Any:
+        context = sd.get_replica_context()
+        assert context is not None
+        valid = context.all_reduce("sum", mask.sum().astype("int32"))
+        return sd.compute_average_loss(jnp.array([3.0, 6.0, 9.0]), sample_weight=mask, global_batch_size=valid)
+
+    mask = sd.PerReplica([jnp.array(of_one) for of_one in masks])
+    for step in (lambda: two.run(replica, args=(mask,)), sd.function(lambda: two.run(replica, args=(mask,)))):
+        assert float(two.reduce("sum", step(), axis=None)) == expected
+
+
+def test_b133_a_size_may_be_a_variable(two: Any, run: Run) -> None:
+    with two.scope():
+        size = sd.Variable(8, dtype="int32", trainable=False)
+    assert float(sd.compute_average_loss(LOSSES, global_batch_size=size)) == 1.25
+    assert each(two, run(two, lambda: sd.compute_average_loss(LOSSES, global_batch_size=size))) == [1.25, 1.25]
+    size.assign(0)
+    assert each(two, run(two, lambda: sd.compute_average_loss(LOSSES, global_batch_size=size))) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("size", [jnp.array(-1), jnp.array([4]), np.array([4])])
+def test_b133_arrays_that_are_no_sizes_are_refused(size: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="global_batch_size"):
+        sd.compute_average_loss(LOSSES, global_batch_size=size)
 
 
 def test_b133_losses_belong_to_replicas(two: Any, run: Run) -> None:
