@@ -50,10 +50,12 @@ class ReadGroups:
 
     Attributes:
         cells: for each group the positions of the cells that are used; for accounts of what travels, empty where nothing does.
+        counted: the groups to which the replica itself has added before in the step (`simdist.runtime.counted_reads`).
     """
 
     groups: tuple[tuple[int, Slot, int], ...]
     cells: tuple[tuple[int, ...], ...] = ()
+    counted: tuple[int, ...] = ()
 
     @cached_property
     def numbers(self) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ from simdist.program.operations import (
     Update,
 )
 from simdist.program.values import Aval, Bundle, num_bytes
+from simdist.runtime.counted_reads import counted_registers
 from simdist.runtime.linked import (
     CheckFinite,
     GroupPart,
@@ -87,6 +88,7 @@ class _Linker:
         self.replica = replica
         self.updates = UpdateLinker(program, replica, sums, self)
         self.layout = layout
+        self.counted = counted_registers(program)
         self.num_kernels = 0
         self.packed: dict[tuple[Piece, ...], Slot] = {}
         self.operations: list[LinkedOperation] = []
@@ -174,6 +176,7 @@ class _Linker:
     def _read(self, reads: Sequence[Read | ReadRows]) -> None:
         wanted: dict[int, tuple[int, Slot, int]] = {}
         used: dict[int, list[int]] = {}
+        counted: dict[int, None] = {}
         tables = [self._rows(op) for op in reads if isinstance(op, ReadRows)]
         with_tables = {shard.group for table in tables for shard in table.shards}
         parts = self._parts([op for op in reads if isinstance(op, Read)], with_tables)
@@ -195,9 +198,10 @@ class _Linker:
                 _, slot, size = wanted[group]
                 wanted[group] = (group, slot, size + cell.aval.size_bytes)
                 used.setdefault(group, []).append(cell.position)
+                counted.update({group: None} if op.output in self.counted else {})
                 pieces.append(("slot", slot, cell.position))
             self.source[op.output] = pieces
-        dense = ReadGroups(tuple(wanted.values()), tuple(map(tuple, used.values())))
+        dense = ReadGroups(tuple(wanted.values()), tuple(map(tuple, used.values())), tuple(counted))
         self.operations.append(ReadWithRows(dense, tuple(parts.values()), tuple(tables)) if tables else dense)
 
     def _parts(self, reads: Sequence[Read], groups: set[int]) -> dict[int, GroupPart]:

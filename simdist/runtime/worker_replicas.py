@@ -4,7 +4,9 @@ Each replica has a program and arguments, as under the synchronous strategies. W
 them: a read is answered to all, rows are read together (`simdist.runtime.joint_rows`), and an update is sent when all have come to it, with
 the operands of the first. Only what they count (`Apply.of_each`) each of them adds for itself.
 
-Invariant: the replicas of a worker have the same collectives and updates, in the same order (`require_same_order`).
+A replica reads what all of them have counted (`simdist.runtime.counted_reads`) when all have come to that read.
+
+Invariant: the replicas of a worker have the same collectives, updates and counted reads, in the same order (`require_same_order`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Protocol
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.bound_call import BoundCall
+from simdist.runtime.counted_reads import CountedReads, counted_reads, dense_read
 from simdist.runtime.joint_rows import joint_reads
 from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram, ReadWithRows
 from simdist.runtime.replicas import Communication
@@ -100,6 +103,11 @@ class LinkedReplicas:
         """Their reads of rows, each for all of them."""
         return joint_reads(self.programs)
 
+    @cached_property
+    def counted_reads(self) -> CountedReads:
+        """Their reads of what they have counted before in the step, to which all of them come."""
+        return counted_reads(self.programs)
+
 
 def require_same_order(programs: Sequence[LinkedProgram]) -> None:
     """Refuse replicas that come to their collectives and updates in different orders: they would wait for each other for ever.
@@ -107,22 +115,36 @@ def require_same_order(programs: Sequence[LinkedProgram]) -> None:
     Raises:
         InvalidArgumentError: they do.
     """
-    first = _order(programs[0])
+    if all(program is programs[0] for program in programs):
+        return
+    counted = counted_reads(programs)
+    first, met = _order(programs[0]), _order(programs[0], counted)
     for rank, program in enumerate(programs[1:], 1):
-        if program is not programs[0] and _order(program) != first:
+        if _order(program) == first and _order(program, counted) != met:
+            raise InvalidArgumentError(
+                f"In {program.program.name}, replica 0 and replica {rank} of a worker read what they have counted in the step (variables "
+                "with synchronization ON_READ and aggregation SUM, as metrics have) in different places. With "
+                f"devices_per_worker={len(programs)} it is added up there for all of them: let each of them read the same, or read it "
+                "across the replicas, outside strategy.run."
+            )
+        if _order(program) != first:
             raise InvalidArgumentError(
                 f"In {program.program.name}, replica 0 and replica {rank} of a worker change different variables, or in another order. An "
                 "update is sent once for all replicas of a worker: let each of them make the same assignments, whichever replica it is."
             )
 
 
-def _order(linked: LinkedProgram) -> list[tuple[int, ...]]:
-    """The groups of each update, and nothing for each collective, in order."""
-    return [
-        tuple([part.group for part in op.parts]) if isinstance(op, ApplyAll) else ()
-        for op in linked.operations
-        if isinstance(op, LinkedCollective) or (isinstance(op, ApplyAll) and not op.of_each)
-    ]
+def _order(linked: LinkedProgram, counted: CountedReads = frozenset()) -> list[Hashable]:
+    """What replicas come to together: the groups of each update, and nothing for each collective, in order; reads, if some are counted."""
+    order: list[Hashable] = []
+    for op in linked.operations:
+        if isinstance(op, LinkedCollective):
+            order.append(())
+        elif isinstance(op, ApplyAll) and not op.of_each:
+            order.append(tuple([part.group for part in op.parts]))
+        elif counted and (isinstance(op, ReadWithRows) or op in counted):
+            order.append(("rows" if isinstance(op, ReadWithRows) else "counted", dense_read(op) in counted))
+    return order
 
 
 class ReadOrder:

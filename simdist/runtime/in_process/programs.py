@@ -140,7 +140,11 @@ class OneTask:
         self._draws = True
         return step_key(self.common.seed, self.task.name, self.task.draws, salt, *self.which)
 
-    def read(self, op: ReadGroups) -> Sequence[Bundle]:
+    def read(self, op: ReadGroups) -> Sequence[Bundle] | Later:
+        return self.present(op)
+
+    def present(self, op: ReadGroups) -> Sequence[Bundle]:
+        """The groups of a read as they are now."""
         return [self.kept.seen(group, self.common.versions.present(group)) for group in op.numbers]
 
     def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
@@ -148,7 +152,7 @@ class OneTask:
             return np.asarray(arrays_of(self.common.versions.present(shard.group))[shard.position])[rows]
 
         parts = [part_of(part, self.common.versions.present(part.group)) for part in op.parts]
-        return [*self.read(op.dense), *parts, *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
+        return [*self.present(op.dense), *parts, *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
 
     def compute(self, op: RunKernel, inputs: Sequence[Bundle], batch: Any, host: tuple[Any, ...]) -> Sequence[Bundle]:
         leaves = () if batch is None else batch.leaves()

@@ -140,7 +140,7 @@ class OneReplica(OneTask):
         self.which = () if is_alone else ("replica", member.rank)
         self.came: tuple[Collective, Bundle] | None = None
 
-    def read(self, op: ReadGroups) -> Sequence[Bundle]:
+    def present(self, op: ReadGroups) -> Sequence[Bundle]:
         return list(map(self.view.present, op.numbers))
 
     def _where(self) -> str:

@@ -10,6 +10,7 @@ from simdist.program.bound_call import BoundCall
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, Later, OperationResult
+from simdist.runtime.counted_reads import CountedReads
 from simdist.runtime.in_process.programs import OneTask, Shared, TaskHere, Updates
 from simdist.runtime.in_process.replicas import Driver, OneReplica, Replicas, StepHere, TakingPart
 from simdist.runtime.in_process.row_reading import flat
@@ -32,22 +33,38 @@ class OneWorkerReplica(OneReplica):
     Args:
         common, task, member: as of `OneReplica`.
         kept: gets the updates of the chief's variables.
+        counted_reads: the reads to which all replicas come.
 
     Attributes:
         sends: the update that it has come to, and its operands; None while it goes on.
         counted: what it has added for itself to sums over the replicas, and has not kept yet.
         asks: the read of rows that it has come to, and which; None while it goes on.
+        reads: the read of what all have counted that it has come to; None while it goes on.
     """
 
-    def __init__(self, common: InProcess, task: TaskHere, member: Member, kept: Updates) -> None:
+    def __init__(self, common: InProcess, task: TaskHere, member: Member, kept: Updates, counted_reads: CountedReads) -> None:
         super().__init__(common, task, member, StepVersions(common.versions), False)
         self.kept = kept
+        self.counted_reads = counted_reads
         self.sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
         self.counted: list[tuple[Apply, Bundle]] = []
         self.asks: tuple[ReadWithRows, Sequence[RowNumbers]] | None = None
+        self.reads: ReadGroups | None = None
 
-    def read(self, op: ReadGroups) -> Sequence[Bundle]:
-        return OneTask.read(self, op)
+    def read(self, op: ReadGroups) -> Sequence[Bundle] | Later:
+        if op not in self.counted_reads:
+            return self.present(op)
+        self.reads = op
+        return PENDING
+
+    def groups(self) -> Sequence[Bundle]:
+        """The groups that it has asked for, now that all have come."""
+        assert self.reads is not None
+        op, self.reads = self.reads, None
+        return self.present(op)
+
+    def present(self, op: ReadGroups) -> Sequence[Bundle]:
+        return OneTask.present(self, op)
 
     def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
         self.asks = op, numbers
@@ -85,19 +102,28 @@ class WorkerReplicas(Replicas):
         common: what all tasks share.
         communication, tasks: as of `Replicas`.
         kept: gets the updates of the chief's variables.
+        counted_reads: the reads to which all replicas come.
     """
 
-    def __init__(self, common: InProcess, communication: Communication, tasks: Callable[[str], TaskHere], kept: Updates) -> None:
+    def __init__(
+        self,
+        common: InProcess,
+        communication: Communication,
+        tasks: Callable[[str], TaskHere],
+        kept: Updates,
+        counted_reads: CountedReads,
+    ) -> None:
         super().__init__(common, communication, tasks)
         self.common = common
         self.kept = kept
+        self.counted_reads = counted_reads
         self._replicas: list[OneWorkerReplica] = []
 
     @contextmanager
     def step(
         self, local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall], is_alone: bool
     ) -> Iterator[Sequence[TakingPart]]:
-        self._replicas = [OneWorkerReplica(self.common, self.tasks(member.task), member, self.kept) for member in local]
+        self._replicas = [OneWorkerReplica(self.common, self.tasks(member.task), member, self.kept, self.counted_reads) for member in local]
         yield [StepHere(*of_one) for of_one in zip(self._replicas, linked, calls, strict=True)]
         self._keep_counted()
 
@@ -106,8 +132,13 @@ class WorkerReplicas(Replicas):
             replica.keep_counted()
 
     def met(self, members: Sequence[Member], replicas: Sequence[TakingPart], number: int) -> Sequence[OperationResult]:
+        if self._replicas[0].reads is not None:
+            self._keep_counted()
+            return [replica.groups() for replica in self._replicas]
         if self._replicas[0].asks is not None:
             self._join_rows()
+            if any(replica.asks is not None and replica.asks[0].dense in self.counted_reads for replica in self._replicas):
+                self._keep_counted()
             return [replica.rows() for replica in self._replicas]
         if self._replicas[0].sends is None:
             return super().met(members, replicas, number)
@@ -129,5 +160,5 @@ def step_of_replicas(
 ) -> tuple[Bundle, ...]:
     """Let the replicas of a worker take a step; the result of each. What it changes of the chief's variables is added to `kept`."""
     members = [Member(rank, task.name, device, task) for rank, device in enumerate(local.on(task.name))]
-    replicas = WorkerReplicas(common, local.communication, lambda _: task, kept)
+    replicas = WorkerReplicas(common, local.communication, lambda _: task, kept, linked.counted_reads)
     return tuple(replicas.run(members, members, linked.programs, call.calls))

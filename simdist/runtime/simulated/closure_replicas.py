@@ -85,14 +85,15 @@ class ClosureReplicas:
         world = self.world
         self.group = CollectiveGroup(world, self.members, self.local.communication, self.plans)
         self.lanes = world.ledger.lanes(len(self.members))
-        self.once = ServedOnce(world, self.task, self.priced[0], self.linked.joint_reads, self.errand, self._failed)
+        linked = self.linked
+        self.once = ServedOnce(world, self.task, self.priced[0], linked.joint_reads, linked.counted_reads, self.errand, self._failed)
         self.runtimes, self.steps, self._left = [], [], len(self.members)
         for lane, (member, priced) in enumerate(zip(self.members, self.priced, strict=True)):
             WorkerReplica(world, member, priced, self.group, self.lanes, lane, self.once, self.runtimes)
         for processor in self.processors:
             processor.last = self.task.processor.last
-        for runtime, linked, call in zip(self.runtimes, self.linked.programs, self.call.calls, strict=True):
-            self.steps.append(Step(linked, runtime, call.iterators, call.arrays, self._ended))
+        for runtime, program, call in zip(self.runtimes, linked.programs, self.call.calls, strict=True):
+            self.steps.append(Step(program, runtime, call.iterators, call.arrays, self._ended))
         for step in list(self.steps):
             step.go()
 

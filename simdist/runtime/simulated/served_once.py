@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, OperationResult
+from simdist.runtime.counted_reads import CountedReads
 from simdist.runtime.interpreter import OVER
 from simdist.runtime.linked import ApplyAll, ReadGroups, ReadWithRows
 from simdist.runtime.linked_rows import RowOperands
@@ -54,6 +55,7 @@ class ServedOnce:
         world, task: the worker.
         priced: the prices of the program of its first replica, whose updates are sent.
         joint_reads: the reads of rows of the step, each for all replicas.
+        counted_reads: the reads to which all replicas come.
         errand: the closure.
         failed: is called with the error of a call.
 
@@ -67,10 +69,12 @@ class ServedOnce:
         task: Task,
         priced: PricedProgram,
         joint_reads: Sequence[ReadWithRows],
+        counted_reads: CountedReads,
         errand: Errand,
         failed: Callable[[BaseException], None],
     ) -> None:
         self.joint_reads = joint_reads
+        self.counted_reads = counted_reads
         self.runtime = SimulatedTask(world, task, priced, errand)
         self.runtime.step = self
         self.errand = errand

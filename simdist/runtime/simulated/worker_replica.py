@@ -1,8 +1,8 @@
 """The task runtime of one replica of a worker: it computes on a device of the worker, and its variables are on parameter servers.
 
 A read goes to the servers once for all replicas of the worker. What it brings into the worker's memory is then copied to each device, over
-the links inside the host. A read of rows waits until all replicas have said which; each device gets its own. An update waits for all
-replicas; the operands of the first are copied from its device, and sent.
+the links inside the host. A read of rows waits until all replicas have said which; each device gets its own. A read of what the replicas
+have counted in the step waits for all of them. An update does, too; the operands of the first are copied from its device, and sent.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class WorkerReplica(TakesPart):
         self.order = ReadOrder()
         self.update_number = -1  # of the update that it waits for
         self.row_read_number = -1  # of the read of rows that it waits for
+        self.counted_read_number = -1  # of the read of what all have counted that it waits for
+        self._asks: ReadGroups | None = None
         self._wants: tuple[ReadWithRows, Sequence[RowNumbers]] | None = None
         self._sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
         self._counted: list[tuple[Apply, Bundle]] = []
@@ -62,10 +64,36 @@ class WorkerReplica(TakesPart):
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, op: ReadGroups) -> Sequence[Bundle] | Later:
+        if op in self.once.counted_reads:
+            self._read_counted(op)
+        else:
+            self._ask(op)
+        return PENDING
+
+    def _read_counted(self, op: ReadGroups) -> None:
+        """Read when all replicas have come: what they have counted counts before."""
+        self.waits_for = "the other replicas of its worker to come to a read of what they count"
+        self.counted_read_number += 1
+        self._asks = op
+        if all(replica.counted_read_number == self.counted_read_number for replica in self.all_replicas):
+            self._keep_all_counted()
+            for replica in list(self.all_replicas):
+                replica.ask_counted()
+
+    def _keep_all_counted(self) -> None:
+        for replica in self.all_replicas:
+            replica.keep_counted()
+
+    def ask_counted(self) -> None:
+        """Ask for the read to which all have come."""
+        assert self._asks is not None
+        op, self._asks = self._asks, None
+        self._ask(op)
+
+    def _ask(self, op: ReadGroups) -> None:
         self.waits_for = "variables from parameter servers"
         size_bytes = sum([used_bytes for _, _, used_bytes in op.groups])
         self.once.read(self.order.read(op.numbers), op).then(lambda found: self._bring(size_bytes, lambda: found))
-        return PENDING
 
     def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
         self.waits_for = "the other replicas of its worker to come to a lookup of rows"
@@ -82,6 +110,8 @@ class WorkerReplica(TakesPart):
             assert replica._wants is not None
             replica.waits_for = "rows of variables from parameter servers"
             wanted.append(replica._wants[1])
+        if any(replica._wants is not None and replica._wants[0].dense in self.once.counted_reads for replica in self.all_replicas):
+            self._keep_all_counted()
         numbers = [table.ids.together(same) for table, same in zip(joint.tables, zip(*wanted, strict=True), strict=True)]
         self.once.read_rows(joint, numbers).then(lambda found: self._share(joint, found))
 
