@@ -76,22 +76,35 @@ def test_it_is_the_smallest_number_that_will_do(step_s: float) -> None:
     assert share(count) <= LARGEST_SHARE * (1 + 1e-9) and (count == 1 or share(count - 1) > LARGEST_SHARE * (1 - 1e-9))
 
 
-def test_the_forecast_is_what_a_quiet_cluster_does() -> None:
+def forecast_and_taken(network: Network, sizes: tuple[int, ...]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Seconds of a step and between two closures, as forecast and as they were, where each server has a variable of one of these sizes."""
     device = Device(flops=1e9, memory_bandwidth=1e9, launch_overhead=1e-3)
-    cluster = sd.Cluster({"worker": 1, "ps": 2}, hardware=device, network=Network(bandwidth=1e6, latency=1e-3))
+    cluster = sd.Cluster({"worker": 1, "ps": len(sizes)}, hardware=device, network=network)
     strategy = sd.ParameterServerStrategy(cluster)
     with strategy.scope():
-        first, second = (sd.Variable(np.zeros(size, np.float32)) for size in (1000, 10))
-    step: Any = sd.function(lambda: (first.assign_add(first.value * 2.0 + 1.0), second.assign_add(second.value))[0])
+        variables = [sd.Variable(np.zeros(size, np.float32)) for size in sizes]
+    step: Any = sd.function(lambda: [variable.assign_add(variable.value * 2.0 + 1.0) for variable in variables])
     coordinator = sd.ClusterCoordinator(strategy)
     for _ in range(2):
         coordinator.schedule(step)
     coordinator.join()
-    linked = new_closure(strategy, step, (), {}, Result(strategy.engine, -1), 1, 0).linked(step.bind((), {}), "worker:0")
-    step_s, overhead_s = strategy.engine.closure_figures(linked, "worker:0")
+    linked: Any = new_closure(strategy, step, (), {}, Result(strategy.engine, -1), 1, 0).linked(step.bind((), {}), "worker:0")
     one, other = cluster.trace.spans.where(category="closure")
-    assert other.end_s - other.start_s == pytest.approx(step_s, rel=0.02)
-    assert other.start_s - one.end_s == pytest.approx(overhead_s)
+    return strategy.engine.closure_figures(linked, "worker:0"), (other.end_s - other.start_s, other.start_s - one.end_s)
+
+
+@pytest.mark.parametrize("sizes", [(1000, 10), (1000, 1000), (500, 1000, 1000, 250), (400,) * 8])
+def test_the_forecast_is_what_a_quiet_cluster_does(sizes: tuple[int, ...]) -> None:
+    """All that servers send comes over the one port of the worker."""
+    forecast, taken = forecast_and_taken(Network(bandwidth=1e6, latency=1e-3), sizes)
+    assert taken[0] == pytest.approx(forecast[0], rel=0.02)
+    assert taken[1] == pytest.approx(forecast[1])
+
+
+@pytest.mark.parametrize("link", ["worker:0/in", "worker:0/out", "ps:0/in", "ps:0/out"])
+def test_the_forecast_knows_which_way_bytes_go(link: str) -> None:
+    forecast, taken = forecast_and_taken(Network(bandwidth=1e6, latency=1e-3).with_link(link, bandwidth=1e5), (1000,))
+    assert taken[0] == pytest.approx(forecast[0], rel=0.02)
 
 
 def test_workers_in_rounds_take_one_step_a_closure() -> None:
