@@ -3,9 +3,11 @@
 FILE shares out whole files: the shard is put below the shuffles of the file names, so that each worker shuffles files of
 its own. DATA lets every worker run the whole pipeline and keep its share of each element: some of the parts that a batch
 is cut into, or every so many-th of elements that are not batches. HINT shards where the pipeline says so. AUTO is FILE
-where there are files for every worker, and DATA otherwise.
+where there are files for every worker, and DATA otherwise. A step after the files that counts elements (``take``, ``skip``, ``shard``,
+``enumerate``) would count those of each worker under FILE: there AUTO is DATA, and FILE, where it is asked for, warns.
 
-Invariants: under FILE, DATA and HINT every element is read by exactly one worker; one worker reads the dataset as it is.
+Invariants: under DATA, and under FILE and HINT where no step counts elements after the shard, every element is read by exactly one worker;
+one worker reads the dataset as it is.
 
 Taught in lesson 08.
 """
@@ -22,11 +24,12 @@ from simdist.data.caching import Cache
 from simdist.data.dataset import Dataset
 from simdist.data.files import FileNames, FromFiles
 from simdist.data.functions import Map
+from simdist.data.grouping import Enumerate
 from simdist.data.joining import Zip
 from simdist.data.leaves import Array, ArraySpec
 from simdist.data.nodes import INFINITE, UNKNOWN, Node, Pass, Reorder, Spec
 from simdist.data.options import AutoShardPolicy
-from simdist.data.reorder import EveryNth, HintedShard, Prefetch, Repeat, Shuffle
+from simdist.data.reorder import EveryNth, HintedShard, Prefetch, Repeat, Shuffle, Skip, Take
 from simdist.data.streams import Pull
 from simdist.errors import InvalidArgumentError, NotFoundError
 from simdist.input.rebatch import replica_batch_sizes
@@ -63,7 +66,7 @@ def shard_for_worker(
     replicas = whole_number(replicas_per_worker, "replicas_per_worker", 1)
     if whole_number(index, "index", 0) >= workers:
         raise InvalidArgumentError(f"worker index is {index} of {workers}; expected 0 to {workers - 1}")
-    node, policy = dataset.node, applied_policy(dataset, workers, policy)
+    node, policy = dataset.node, _chosen(dataset, workers, policy)
     if policy is AutoShardPolicy.HINT:
         node = rewritten(node, lambda found: EveryNth(found.sources[0], workers, index) if isinstance(found, HintedShard) else None)
     elif policy is AutoShardPolicy.FILE and workers > 1:
@@ -89,6 +92,20 @@ def applied_policy(dataset: Dataset, num_workers: int, policy: AutoShardPolicy |
         >>> applied_policy(Dataset.range(4).batch(2), 2).name
         'DATA'
     """
+    chosen = _chosen(dataset, num_workers, policy)
+    counting = counting_step(dataset.node) if chosen is AutoShardPolicy.FILE and num_workers > 1 else None
+    if counting is not None:
+        warnings.warn(
+            f"under the policy FILE each of {num_workers} workers reads files of its own, and {counting.label} counts the elements of each "
+            "worker by itself, not those of the dataset; use AutoShardPolicy.AUTO or DATA to count those of the dataset, or put it before "
+            "the files are read",
+            stacklevel=2,
+        )
+    return chosen
+
+
+def _chosen(dataset: Dataset, num_workers: int, policy: AutoShardPolicy | None) -> AutoShardPolicy:
+    """The policy that takes effect, without a warning of what it counts."""
     node = dataset.node
     asked = dataset.options().auto_shard_policy if policy is None else AutoShardPolicy(policy)
     if asked is AutoShardPolicy.HINT and not any(isinstance(found, HintedShard) for found in steps_of(node)):
@@ -100,7 +117,8 @@ def applied_policy(dataset: Dataset, num_workers: int, policy: AutoShardPolicy |
         require_files(node, num_workers)
     if asked is not AutoShardPolicy.AUTO:
         return asked
-    if not is_file_based(node) or any(isinstance(found, Zip) for found in steps_of(node)):
+    joined = any(isinstance(found, Zip) for found in steps_of(node))
+    if joined or not is_file_based(node) or (num_workers > 1 and counting_step(node) is not None):
         return AutoShardPolicy.DATA
     fewest = fewest_files(node)
     if fewest >= num_workers:
@@ -108,7 +126,7 @@ def applied_policy(dataset: Dataset, num_workers: int, policy: AutoShardPolicy |
     warnings.warn(
         f"{fewest} file(s) cannot be shared among {num_workers} workers, so every worker reads all files and keeps its part of "
         "each batch (the policy DATA); write more files to read each only once",
-        stacklevel=3,
+        stacklevel=4,
     )
     return AutoShardPolicy.DATA
 
@@ -137,6 +155,19 @@ def is_file_based(node: Node) -> bool:
     if isinstance(node, (FromFiles, FileNames)):
         return True
     return bool(node.sources) and all(map(is_file_based, node.sources))
+
+
+def counting_step(node: Node) -> Node | None:
+    """A step after the files whose result depends on how many elements came before; None where there is none."""
+    if isinstance(node, (FromFiles, FileNames)):
+        return None
+    counts = (
+        isinstance(node, Enumerate)
+        or (isinstance(node, Take) and node.count >= 0)
+        or (isinstance(node, Skip) and node.count != 0)
+        or (isinstance(node, EveryNth) and node.num_shards > 1)
+    )
+    return node if counts else next((step for step in map(counting_step, node.sources) if step is not None), None)
 
 
 def fewest_files(node: Node) -> int:

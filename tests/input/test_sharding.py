@@ -97,6 +97,38 @@ def test_auto_is_file_where_all_elements_come_from_files(dataset: Dataset, expec
     assert applied_policy(dataset, 2) is expected
 
 
+COUNTING: list[Any] = [
+    lambda numbers: numbers.take(4),
+    lambda numbers: numbers.skip(8),
+    lambda numbers: numbers.shard(2, 1),
+    lambda numbers: numbers.enumerate().map(lambda position, number: 100 * position + number),
+    lambda numbers: numbers.map(lambda number: number + 1).repeat(2).take(7).map(lambda number: number - 1),
+    lambda numbers: numbers.take(4).concatenate(numbers),
+]
+
+
+@pytest.mark.parametrize("counting", COUNTING)
+def test_auto_counts_the_elements_of_the_dataset_and_not_those_of_each_worker(counting: Any):
+    dataset = counting(files(5, 5))
+    assert applied_policy(dataset, 2) is DATA
+    assert sorted(element for share in shares(dataset, 2) for element in share) == sorted(plain(dataset))
+
+
+@pytest.mark.parametrize("counting", COUNTING)
+def test_file_warns_of_steps_that_count_the_elements_of_each_worker(counting: Any):
+    dataset = counting(files(5, 5))
+    with pytest.warns(UserWarning, match=r"(take|skip|shard|enumerate)\b.* counts the elements of each worker by itself"):
+        assert applied_policy(dataset, 2, FILE) is FILE
+    assert applied_policy(dataset, 1, FILE) is FILE  # one worker reads all
+
+
+def test_counting_file_names_or_nothing_is_no_matter():
+    names = Dataset.from_tensor_slices([str(i) for i in range(3)]).take(2)
+    dataset = Dataset.from_files(names, lambda name: [int(name)])
+    for unchanged in (dataset, files(5, 5).take(-1).skip(0).shard(1, 0)):
+        assert applied_policy(unchanged, 2) is applied_policy(unchanged, 2, FILE) is FILE
+
+
 def test_policy_in_the_options_counts_and_an_argument_wins():
     options = Options()
     options.auto_shard_policy = OFF
