@@ -12,7 +12,7 @@ import simdist as sd
 from classroom.answers import a_whole_number
 from classroom.exercise import Exercise
 from classroom.hot_spots import dense_rounds, make_cluster, skewed_steps
-from classroom.values import described, plain
+from classroom.values import described
 
 __all__ = [
     "MODEL",
@@ -115,9 +115,9 @@ def fast_and_small(answer: Any) -> str | None:
     design = cast("dict[str, Any]", answer)
     if wrong := [name for name in design if name not in NAMES]:
         return f"{described(wrong[0])} is none of the keys {', '.join(NAMES)}."
-    servers = plain(design.get("servers"))
-    if type(servers) is not int or not 1 <= servers <= 32:
-        return f"'servers' is {described(design.get('servers'))}: give a whole number from 1 to 32."
+    if problem := a_whole_number(1, 32, lambda _: None)(design.get("servers")):
+        return f"'servers': {problem}"
+    servers = int(design["servers"])
     try:
         ms, shards = measured(design | {"servers": servers})
     except (sd.errors.SimdistError, TypeError) as error:

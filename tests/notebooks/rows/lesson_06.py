@@ -23,6 +23,7 @@ ROWS = {
     ),
     "second_exercise": Rows(
         right=[
+            {"servers": np.ceil(6.2), "partitioner": MEGABYTE, "placement": "bytes"},
             {"servers": 7, "partitioner": MEGABYTE, "placement": "bytes"},
             {"servers": np.int64(7), "partitioner": MEGABYTE, "placement": "bytes"},
             {"servers": 7, "partitioner": sd.MinSizePartitioner(700 << 10, max_shards=7)},
@@ -37,7 +38,8 @@ ROWS = {
             ({"servers": 0, "partitioner": MEGABYTE}, "from 1 to 32"),
             ({"servers": 7, "placement": "best"}, "the strategy refused it"),
             ({"servers": 7, "mode": "sync"}, "is none of the keys"),
-            ({"partitioner": MEGABYTE}, "give a whole number from 1 to 32"),
+            ({"partitioner": MEGABYTE}, "'servers': None is not a whole number: give one from 1 to 32"),
+            ({"servers": 6.5, "partitioner": MEGABYTE}, "'servers': the number 6.5 is not a whole number"),
             (7, "is no dict"),
         ],
         slow=True,
