@@ -121,9 +121,26 @@ def length_of(dataset: sd.Dataset) -> int | None:
 def whole_batches(batches: list[list[int]], pipeline: int) -> str:
     """What is wrong where all batches are full."""
     rows = [row for batch in batches for row in batch]
-    if len(set(rows)) > ROWS // PIPELINES:
-        return f"pipeline {pipeline} reads more than {ROWS // PIPELINES} rows: {rows[:9]} and so on. Where is its shard?"
-    return f"the third batch of pipeline {pipeline} is {batches[2]}: the end of one epoch and the begin of the next in one batch."
+    owned, read = ROWS // PIPELINES, 6  # rows of a pipeline, and those in its full batches
+    if len(set(rows)) > owned:
+        return f"pipeline {pipeline} reads more than {owned} rows: {rows[:9]} and so on. Where is its shard?"
+    if not repeats_within(rows, owned):
+        return f"the third batch of pipeline {pipeline} is {batches[2]}: the end of one epoch and the begin of the next in one batch."
+    if not repeats_within(rows, read):
+        begin = f"pipeline {pipeline} begins again after {batches[0]} and {batches[1]}"
+        return f"{begin}: in each epoch {owned - read} of its {owned} rows are dropped, because their batch is not full."
+    return f"pipeline {pipeline} reads a row again before it has read all {owned}: {rows[:9]} and so on. What comes after its repeat?"
+
+
+def repeats_within(rows: list[int], length: int) -> bool:
+    """Whether some row comes twice within one epoch, if epochs have this length.
+
+    Example:
+        >>> repeats_within([0, 1, 2, 2, 0, 1], 3), repeats_within([0, 1, 0, 1, 0, 1], 3)
+        (False, True)
+    """
+    epochs = [rows[start : start + length] for start in range(0, len(rows), length)]
+    return any(len(set(epoch)) < len(epoch) for epoch in epochs)
 
 
 def reads_each_row_once(function: Callable[..., Any]) -> str | None:

@@ -46,6 +46,15 @@ ROWS = {
         wrong=[
             (lambda context: RANGE.shuffle(24, seed=1).batch(3).repeat(), "reads more than 8 rows"),
             (lambda context: sharded(context).shuffle(8, seed=1).repeat().batch(3), "the end of one epoch and the begin of the next"),
+            (
+                lambda context: sharded(context).shuffle(8, seed=0).batch(3, drop_remainder=True).repeat(),
+                "in each epoch 2 of its 8 rows are dropped, because their batch is not full",
+            ),
+            (
+                lambda context: sharded(context).batch(3, drop_remainder=True).repeat(),
+                "pipeline 0 begins again after [0, 3, 6] and [9, 12, 15]",
+            ),
+            (lambda context: sharded(context).repeat().shuffle(8, seed=1).batch(3), "reads a row again before it has read all 8"),
             (lambda context: sharded(context).shuffle(8, seed=1).batch(3), "ends after 3 batches: call repeat(), without a number"),
             (lambda context: sharded(context).shuffle(8, seed=1).batch(3).repeat(2), "ends after 6 batches: call repeat(), without"),
             (lambda context: sharded(context).shuffle(8, seed=1).batch(3).repeat(9), "ends after 27 batches: call repeat(), without"),
