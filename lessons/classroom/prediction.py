@@ -30,15 +30,15 @@ class Prediction:
         question: what is asked for, in a few words; it names the guess in the file where it is kept, so no two predictions of the
             lessons have the same.
         guess: a number, a text, True or False, or a list of these; `...` as long as there is none.
-        unit: of the guess and of the truth, such as "ms"; default none.
+        unit: of the guess and of the truth, such as "ms"; with a unit the guess must be a number, or a list of numbers. Default none.
 
     Example:
-        >>> guess = Prediction("closures", 40)
+        >>> closures = Prediction("closures", 40)
         closures: your prediction is 40.
-        >>> guess.reveal(48, why="Twelve in each of four epochs.")
+        >>> closures.reveal(48, why="Twelve in each of four epochs.")
         closures: you predicted 40, it is 48.
         Twelve in each of four epochs.
-        >>> guess = Prediction("closures", 48)
+        >>> closures = Prediction("closures", 48)
         closures: your first prediction was 40; it stays.
     """
 
@@ -58,22 +58,31 @@ class Prediction:
             self._say(f"your first prediction was {self._in_words(first)}; it stays.")
         elif guess is ...:
             self._say("replace ... by your prediction, and run this cell again.")
-        elif value is None or not finite(value):
+        elif value is None or not says_something(value):
             text = f"this is {described(guess)}. Give a number, a text, True or False, or a list of these in place of it,"
             self._say(f"{text} and run the cell again.")
+        elif self.unit and not all_numbers(value):
+            text = (
+                f"this is {described(guess)}. Give a number without a unit and without quotes, or a list of such numbers, in place of it,"
+            )
+            self._say(f"{text} and run the cell again; the unit is {self.unit}.")
         else:
             self._guess = value
             self._say(f"your prediction is {self._in_words(value)}.")
 
-    def required(self) -> None:
-        """Stop the notebook if there is no guess: the first line of a cell that changes something before it reveals.
+    def required(self, *, like: Any) -> None:
+        """Stop the notebook if there is no guess of the right kind: the first line of a cell that changes something before it reveals.
+
+        Args:
+            like: a value of the truth's kind, such as 0 for a number.
 
         Raises:
-            NotYetAnswered: there is no guess.
+            NotYetAnswered: there is no guess, or one of another kind.
         """
-        if self._guess is None and not runs_by_itself():
-            text = f"First predict: {self.question}. Replace ... in the cell with Prediction, run that cell, and then this one again."
-            raise NotYetAnswered(text)
+        value = plain(like)
+        assert value is not None, f"the truth of a prediction must be a plain value, not {described(like)}"
+        if not runs_by_itself():
+            self._guess_like(value)
 
     def reveal(self, truth: Any, why: str = "") -> None:
         """Show the guess beside the truth, then the explanation, which is for the lesson's own truth: of another one it says so.
@@ -99,8 +108,9 @@ class Prediction:
 
     def _guess_like(self, truth: Plain) -> Plain:
         """The guess, if there is one of the truth's kind."""
-        self.required()
-        assert self._guess is not None
+        if self._guess is None:
+            text = f"First predict: {self.question}. Replace ... in the cell with Prediction, run that cell, and then this one again."
+            raise NotYetAnswered(text)
         if kind(self._guess) != kind(truth):
             text = f"{self.question}: you predicted {described(self._guess)}, but the answer is {kind(truth)}. Give {kind(truth)} in"
             self._kept.forget(self.question)
@@ -108,7 +118,7 @@ class Prediction:
         return self._guess
 
     def _verdict(self, guess: Plain, truth: Plain) -> str:
-        if guess == truth or self._in_words(guess) == self._in_words(truth):
+        if same_words(guess) == same_words(truth) or self._in_words(guess) == self._in_words(truth):
             return f"you predicted {self._in_words(guess)}, and that is right."
         close = ": close" if isinstance(truth, float) and is_close(guess, truth) else ""
         return f"you predicted {self._in_words(guess)}, it is {self._in_words(truth)}{close}."
@@ -160,11 +170,32 @@ def is_close(guess: Any, truth: Any) -> bool:
         return False
 
 
-def finite(value: Plain) -> bool:
-    """Whether every number in a value is neither infinite nor NaN."""
+def same_words(value: Plain) -> Plain:
+    """A value whose texts equal those that differ in capitals, and in spaces around them, only.
+
+    Example:
+        >>> same_words(" Elastic"), same_words(["Ring", 2])
+        ('elastic', ['ring', 2])
+    """
     if isinstance(value, list):
-        return all(map(finite, value))
+        return list(map(same_words, value))
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def says_something(value: Plain) -> bool:
+    """Whether a value has no number that is infinite or NaN, no empty text and no empty list."""
+    if isinstance(value, list):
+        return bool(value) and all(map(says_something, value))
+    if isinstance(value, str):
+        return bool(value.strip())
     return not isinstance(value, float) or math.isfinite(value)
+
+
+def all_numbers(value: Plain) -> bool:
+    """Whether a value is a number, or a list of numbers."""
+    if isinstance(value, list):
+        return all(map(all_numbers, value))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def explain(question: str, verdict: str, why: str) -> None:

@@ -48,6 +48,8 @@ def test_examples_in_docstrings_run(name: str) -> None:
         (1.5, np.float32(1.5), "you predicted 1.5, and that is right."),
         (10**400, 1.5, "you predicted a very large number, it is 1.5."),
         ("ring", "binomial", "you predicted ring, it is binomial."),
+        ("Elastic", "elastic", "you predicted Elastic, and that is right."),
+        (["Ring ", " tree"], ["ring", "tree"], "you predicted Ring, tree, and that is right."),
         (True, np.bool_(False), "you predicted yes, it is no."),
         (("ring", "ring"), ["ring", "tree"], "you predicted ring, ring, it is ring, tree."),
         (0, 0, "you predicted 0, and that is right."),
@@ -78,10 +80,37 @@ def test_reveal_without_a_guess_stops_and_keeps_the_answer_to_itself(capsys: pyt
 
 def test_required_stops_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotYetAnswered, match="First predict: closures"):
-        Prediction("closures", ...).required()
-    Prediction("closures", 3).required()
+        Prediction("closures", ...).required(like=0)
+    Prediction("closures", 3).required(like=0)
     monkeypatch.setenv(VARIABLE, "1")
-    Prediction("closures", ...).required()
+    Prediction("closures", ...).required(like=0)
+
+
+@pytest.mark.parametrize(
+    ("guess", "like", "words"),
+    [("48", 0, "the text '48', but the answer is a number"), (48, True, "but the answer is True or False")],
+)
+def test_guess_of_another_kind_than_the_truth_is_refused_before_anything_changes(guess: Any, like: Any, words: str) -> None:
+    with pytest.raises(NotYetAnswered, match=words):
+        Prediction("closures", guess).required(like=like)
+
+
+@pytest.mark.parametrize("guess", ["79 %", "79", True, [5, "8 ms"]])
+def test_guess_with_a_unit_of_its_own_is_refused_at_once(guess: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    prediction = Prediction("share", guess, unit="%")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "your prediction is" not in printed
+    assert "Give a number without a unit and without quotes" in printed and printed.endswith("the unit is %.")
+    with pytest.raises(NotYetAnswered, match="First predict: share"):
+        prediction.reveal(79.0)
+
+
+@pytest.mark.parametrize("guess", ["", "  ", [], ["ring", ""]])
+def test_empty_guess_is_no_guess(guess: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    prediction = Prediction("policy", guess)
+    assert capsys.readouterr().out.startswith("policy: this is ")
+    with pytest.raises(NotYetAnswered, match="First predict: policy"):
+        prediction.reveal("elastic")
 
 
 def test_verdict_in_a_notebook_is_markdown_that_shows_the_guess_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
