@@ -1,0 +1,47 @@
+"""What a lesson prints stays true when a student changes a number in one cell, or runs a cell a second time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from classroom.automatic import VARIABLE
+from ipywidgets import Widget
+
+FOLDER = Path(__file__).resolve().parents[2] / "lessons"
+Step = int | tuple[int, dict[str, str]]  # the number of a cell; with texts, each replaced by the other
+
+
+@pytest.fixture(autouse=True)
+def automatic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lessons run by themselves; their widgets end with the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VARIABLE, "1")
+    yield
+    Widget.close_all()
+
+
+def run(lesson: str, names: dict[str, Any], *steps: Step) -> None:
+    """Run some cells of a lesson."""
+    (path,) = FOLDER.glob(f"{lesson}_*.ipynb")
+    cells = nbformat.read(path, as_version=4).cells
+    for step in steps:
+        number, changes = step if isinstance(step, tuple) else (step, {})
+        source = cells[number].source
+        for old, new in changes.items():
+            assert old in source, f"cell {number} of lesson {lesson} has no {old!r}"
+            source = source.replace(old, new)
+        exec(compile(source, f"lesson {lesson}, cell {number}", "exec"), names)
+
+
+def test_table_of_lesson_12_counts_from_the_moment_of_the_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("12", names, 1, (3, {"AT_S = 0.0099": "AT_S = 0.0150", "epochs=6": "epochs=3"}))
+    names |= {"crash": {"kind": "crash", "task": "worker:1"}, "back": None}
+    run("12", names, (17, {"table_of(\n    {": "dict(\n    {"}))
+    names["table_of"]({"crash": names["crash"]})
+    assert re.search(r"^crash +0\.00005 s ", capsys.readouterr().out, re.MULTILINE)
