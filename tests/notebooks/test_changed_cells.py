@@ -38,6 +38,13 @@ def run(lesson: str, names: dict[str, Any], *steps: Step) -> None:
         exec(compile(source, f"lesson {lesson}, cell {number}", "exec"), names)
 
 
+@pytest.mark.slow
+def test_parts_of_a_step_of_lesson_02_add_up_to_it_for_any_number_of_steps() -> None:
+    names: dict[str, Any] = {}
+    run("02", names, 1, 3, 5, 16, (17, {"STEPS = 2": "STEPS = 3", "(1, 2, 4, 8, 16)": "(2,)"}))
+    assert sum(names["parts"][2].values()) == pytest.approx(names["times"][2], rel=0.01)
+
+
 def test_table_of_lesson_12_counts_from_the_moment_of_the_fault(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     run("12", names, 1, (3, {"AT_S = 0.0099": "AT_S = 0.0150", "epochs=6": "epochs=3"}))
