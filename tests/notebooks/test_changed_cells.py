@@ -39,6 +39,21 @@ def run(lesson: str, names: dict[str, Any], *steps: Step) -> None:
 
 
 @pytest.mark.slow
+def test_second_run_of_the_training_of_lesson_00_is_a_first_one(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    training: Step = (16, {"epochs=4": "epochs=1"})
+    run("00", names, 1, 3, 7, 9, 13, 15, training)
+    end_s = names["cluster"].now
+    run("00", names, training)
+    assert names["cluster"].now == end_s
+    capsys.readouterr()
+    run("00", names, 27, 28, 29)
+    printed = capsys.readouterr().out
+    assert "each of the 60 updates counts twice" in printed
+    assert sum(map(int, re.findall(r"^(\d+) updates missed", printed, re.MULTILINE))) == 2 * 60
+
+
+@pytest.mark.slow
 def test_parts_of_a_step_of_lesson_02_add_up_to_it_for_any_number_of_steps() -> None:
     names: dict[str, Any] = {}
     run("02", names, 1, 3, 5, 16, (17, {"STEPS = 2": "STEPS = 3", "(1, 2, 4, 8, 16)": "(2,)"}))
