@@ -53,6 +53,15 @@ def test_second_run_of_the_training_of_lesson_00_is_a_first_one(capsys: pytest.C
     assert sum(map(int, re.findall(r"^(\d+) updates missed", printed, re.MULTILINE))) == 2 * 60
 
 
+def test_queue_of_lesson_01_decides_the_same_again(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("01", names, 1, 20, 21)
+    capsys.readouterr()
+    run("01", names, 24, 24)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["late reply of worker:0: ignored", "reply of worker:1: ['resolve 0', 'dispatch 1']"] * 2
+
+
 @pytest.mark.slow
 def test_parts_of_a_step_of_lesson_02_add_up_to_it_for_any_number_of_steps() -> None:
     names: dict[str, Any] = {}
