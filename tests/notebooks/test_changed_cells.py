@@ -69,6 +69,21 @@ def test_parts_of_a_step_of_lesson_02_add_up_to_it_for_any_number_of_steps() -> 
     assert sum(names["parts"][2].values()) == pytest.approx(names["times"][2], rel=0.01)
 
 
+def test_lesson_06_looks_at_all_servers_and_at_the_shards_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("06", names, 1, 3, 12, (13, {"make_cluster(8, 2)": "make_cluster(8, 3)"}), 15, 16, 26)
+    more = {"make_cluster(4, 4)": "make_cluster(4, 8)", "shards=4": "shards=8", "2048": "1024"}
+    run("06", names, (27, more))
+    assert sum(names["shares_of"](names["skewed"])) == pytest.approx(100)
+    assert len(names["shares_of"](names["skewed"])) == 8
+    capsys.readouterr()
+    run("06", names, 29)
+    printed = capsys.readouterr().out
+    percent = 100 * float((names["drawn"][0, 0] < 12_500).mean())
+    assert f"of 1024 ids, {percent:.1f}% are rows of shard 0;" in printed
+    assert "row 0 on ps:0: in 8 of 8 reads" in printed
+
+
 def test_table_of_lesson_12_counts_from_the_moment_of_the_fault(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     run("12", names, 1, (3, {"AT_S = 0.0099": "AT_S = 0.0150", "epochs=6": "epochs=3"}))
