@@ -84,6 +84,21 @@ def test_lesson_06_looks_at_all_servers_and_at_the_shards_that_there_are(capsys:
     assert "row 0 on ps:0: in 8 of 8 reads" in printed
 
 
+def test_lesson_07_says_who_died_and_which_closure_was_given_away(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("07", names, 1, 3, 15, (23, {'"worker:1", at=1.5': '"worker:1", at=3.0'}), 27)
+    printed = capsys.readouterr().out
+    (again,) = re.findall(r"closure (\d+) is run again", printed)
+    assert f"closure {again} was computed until 9.00 s, too: worker:1" in printed
+    titles: list[str] = []
+    names["pages_picture"] = lambda title, pages: titles.append(title)
+    run("07", names, 28, (28, {"closures=36": "closures=12"}), 34)
+    assert titles == ['recovery="checkpoint": ps:1 dies at 12.2 s', 'recovery="checkpoint": nobody dies']
+    assert "s in place of 12.48" in capsys.readouterr().out
+    run("07", names, (34, {"range(12)": "range(6)"}))
+    assert "s in place of 6.24" in capsys.readouterr().out
+
+
 def test_table_of_lesson_12_counts_from_the_moment_of_the_fault(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     run("12", names, 1, (3, {"AT_S = 0.0099": "AT_S = 0.0150", "epochs=6": "epochs=3"}))
