@@ -38,11 +38,10 @@ def run(lesson: str, names: dict[str, Any], *steps: Step) -> None:
         exec(compile(source, f"lesson {lesson}, cell {number}", "exec"), names)
 
 
-@pytest.mark.slow
 def test_second_run_of_the_training_of_lesson_00_is_a_first_one(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     training: Step = (16, {"epochs=4": "epochs=1"})
-    run("00", names, 1, 3, 7, 9, 13, 15, training)
+    run("00", names, 1, (3, {"seed=0": 'seed=0, numerics="off"'}), 7, 9, 13, 15, training)
     end_s = names["cluster"].now
     run("00", names, training)
     assert names["cluster"].now == end_s
@@ -67,6 +66,13 @@ def test_parts_of_a_step_of_lesson_02_add_up_to_it_for_any_number_of_steps() -> 
     names: dict[str, Any] = {}
     run("02", names, 1, 3, 5, 16, (17, {"STEPS = 2": "STEPS = 3", "(1, 2, 4, 8, 16)": "(2,)"}))
     assert sum(names["parts"][2].values()) == pytest.approx(names["times"][2], rel=0.01)
+
+
+def test_lesson_03a_names_the_bandwidth_and_the_bytes_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("03a", names, (1, {"BANDWIDTH = 10e9": "BANDWIDTH = 5e9"}), 5, 7, 8, 12, 13, 17, 19)
+    assert names["label"] == "ring = recursive doubling: 440 kB"  # 8.8 x 10 us x 5 GB/s
+    assert capsys.readouterr().out.count(" of 5 GB/s") == 5
 
 
 def test_lesson_06_looks_at_all_servers_and_at_the_shards_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
