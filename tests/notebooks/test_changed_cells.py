@@ -105,6 +105,18 @@ def test_lesson_07_says_who_died_and_which_closure_was_given_away(capsys: pytest
     assert "s in place of 6.24" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("job", "loads"),
+    [
+        pytest.param({}, {"LOADS = [0.5,": "LOADS = [4.1,"}, id="a load that no float holds exactly"),
+        pytest.param({"STEPS, STEP_MS = 20, 3.0": "STEPS, STEP_MS = 7, 4.0"}, {}, id="another job"),
+    ],
+)
+def test_formula_of_lesson_08_fits_other_jobs(job: dict[str, str], loads: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    run("08", {}, 1, 26, (27, job), (29, loads))
+    assert capsys.readouterr().out.endswith("prefetch 1 as the formula says: True\nprefetch 4 is no better       : True\n")
+
+
 def test_table_of_lesson_12_counts_from_the_moment_of_the_fault(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     run("12", names, 1, (3, {"AT_S = 0.0099": "AT_S = 0.0150", "epochs=6": "epochs=3"}))
