@@ -75,6 +75,17 @@ def test_lesson_03a_names_the_bandwidth_and_the_bytes_that_it_has(capsys: pytest
     assert capsys.readouterr().out.count(" of 5 GB/s") == 5
 
 
+@pytest.mark.slow
+def test_lesson_04_counts_the_steps_that_were_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("04", names, 1, (7, {"epochs=3": "epochs=1"}), 17, 18, 38, (39, {"(7, 30, 55)": "(7, 30)", "killed_after(30)": "killed_after(7)"}))
+    printed = capsys.readouterr().out
+    sent = re.findall(r"RING: workers 0 to 2 send [\d.]+, ([\d.]+), [\d.]+ kB a step; 20 steps take", printed)
+    assert float(sent[0]) == pytest.approx(4 / 3 * 19.24, rel=0.01)
+    assert "killed after step  7: last loss" in printed
+    assert "no crash, done before step 30: last loss" in printed
+
+
 def test_lesson_06_looks_at_all_servers_and_at_the_shards_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     run("06", names, 1, 3, 12, (13, {"make_cluster(8, 2)": "make_cluster(8, 3)"}), 15, 16, 26)
