@@ -1,7 +1,8 @@
 """How many rows all replicas have together of the batches that one of them has parts of.
 
 A part does not say which batch it is from, but how many rows it has; for most steps that is enough. Where parts of one length are from
-batches of different sizes it is not, and then there is no answer rather than a wrong one.
+batches of different sizes it is not, and then there is no answer rather than a wrong one. Whether what has so many rows is such a part, all
+replicas find together (`simdist.program.global_sizes`).
 """
 
 from __future__ import annotations

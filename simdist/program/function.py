@@ -147,6 +147,7 @@ class StepFunction:
         options: GradientOptions | None = None,
         shared: Sequence[bool] = (),
         reported_constants: list[object] | None = None,
+        guessed: Sequence[bool] = (),
     ) -> Program:
         """Run the step's Python once, as a replica (see `Tracer`); the constants that the replica hands over go to `reported_constants`."""
         constants = reported_constants if reported_constants is not None else []
@@ -154,6 +155,7 @@ class StepFunction:
         def traced(has_example: bool) -> Program:
             tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
             tracer.created_variables, tracer.shared, tracer.reported_constants = self.created_variables, shared, constants
+            tracer.guessed = guessed
             tracer.has_duration = self.seconds is not None
             return self._program_of(tracer, call, has_example)
 
@@ -197,6 +199,7 @@ class StepFunction:
             seconds=self.seconds,
             counts=self.counts,
             collectives=tuple(tracer.collectives),
+            global_sizes=tuple(tracer.global_sizes),
             rank=tracer.replica_rank if tracer.asked_rank else None,
         )
         if not self.run_eagerly:

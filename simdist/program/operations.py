@@ -16,6 +16,7 @@ import jax
 
 from simdist.program.arrays import Array, ArrayLike, Tree
 from simdist.program.collective import Collective, CollectiveOptions
+from simdist.program.global_sizes import GlobalSize
 from simdist.program.kernels import Kernel
 from simdist.program.row_numbers import HostIds
 from simdist.program.step_iterator import BatchSignature
@@ -275,6 +276,7 @@ class Program:
         avals: shape and dtype of every register.
         seconds: how long its computation takes, where the user has declared it.
         collectives: those in which its replica takes part, in order.
+        global_sizes: what its replica takes for the number of examples of all replicas, in order.
         rank: the only replica that it is for; None where it is the same for all of its kind.
         counts: whether a task that has run it has taken one step more; False where a strategy does something for itself.
         signatures: for each `Next`, the signature of the batch that it was traced with.
@@ -286,6 +288,7 @@ class Program:
     avals: dict[Register, Aval]
     seconds: float | None = None
     collectives: tuple[Collective, ...] = ()
+    global_sizes: tuple[GlobalSize, ...] = ()
     rank: int | None = None
     counts: bool = True
 

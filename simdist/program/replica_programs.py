@@ -21,6 +21,7 @@ from simdist.errors import DenseReadWarning, InvalidArgumentError
 from simdist.program.bound_call import BoundCall, fits, fits_at_once
 from simdist.program.collective import GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
+from simdist.program.global_sizes import sizes_to_guess
 from simdist.program.operations import Program
 from simdist.program.values import Aval
 
@@ -72,10 +73,11 @@ class ReplicaPrograms:
         """Trace until the operands of all replicas are known in all collectives."""
         known_operands: KnownOperands = []
         shared: list[bool] = []
+        guessed: list[bool] = []
         options = self.options
         for _ in range(MOST_ROUNDS):
             try:
-                programs = self._trace(calls, known_operands, shared, options)
+                programs = self._trace(calls, known_operands, shared, options, guessed)
             except Exception:
                 # Perhaps the step took for a value of each replica what is the same for all, but only all of them can tell.
                 known = self._shared(calls, known_operands, shared, options)
@@ -89,6 +91,10 @@ class ReplicaPrograms:
                 if fallback.reads_rows and not fallback.gathers_rows:
                     warn_of_different_lookups(self.fn.name)
                 options = fallback
+                continue
+            to_guess = sizes_to_guess(self.fn.name, [program.global_sizes for program in programs])
+            if any(to_guess) and to_guess != guessed:
+                guessed = to_guess
                 continue
             found = self._found(programs)
             self._require_common_collectives(programs)
@@ -116,7 +122,12 @@ class ReplicaPrograms:
         return [all(_equal(constant, given[0]) for constant in given) for given in zip(*reported_constants, strict=False)]
 
     def _trace(
-        self, calls: Sequence[BoundCall], known_operands: KnownOperands, shared: list[bool], options: GradientOptions | None
+        self,
+        calls: Sequence[BoundCall],
+        known_operands: KnownOperands,
+        shared: list[bool],
+        options: GradientOptions | None,
+        guessed: list[bool],
     ) -> list[Program]:
         programs: list[Program] = []
         for position, call in enumerate(calls):
@@ -126,7 +137,9 @@ class ReplicaPrograms:
                 if program.rank is None and fits(program, call) and calls[programs.index(program)].key == call.key
             ]
             rank = self.first_rank + position
-            programs.append(same[0] if same else self.fn.trace(call, rank, self.num_replicas, known_operands, options, shared))
+            if not same:
+                same = [self.fn.trace(call, rank, self.num_replicas, known_operands, options, shared, guessed=guessed)]
+            programs.append(same[0])
         return programs
 
     def _found(self, programs: list[Program]) -> KnownOperands:

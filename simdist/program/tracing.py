@@ -24,6 +24,7 @@ from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
 from simdist.program.batch_rows import BatchRows
 from simdist.program.captures import Captures
 from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, CollectiveOptions, GradientOptions, bind_collective
+from simdist.program.global_sizes import GlobalSize
 from simdist.program.jaxprs import constants_in, frozen
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
@@ -73,6 +74,8 @@ class Tracer:
         lookup_counts: how many rows of a variable were looked up since its gradients were last added.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         part_rows: rows of this replica's part of a batch, and of all parts, by the number of the iterator and of the batch.
+        global_sizes: what the replica takes for the number of examples of all replicas, in order.
+        guessed: which of these are no size of a batch, as all replicas together have found.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
         made: the variables that the step has made, whichever replica was traced first.
@@ -108,6 +111,8 @@ class Tracer:
         self.in_replica = self.only_finite = self.has_duration = False
         self.global_rows = BatchRows()
         self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}
+        self.global_sizes: list[GlobalSize] = []
+        self.guessed: Sequence[bool] = ()
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[object] = []
         self.created_variables: list[VariableHandle] = []

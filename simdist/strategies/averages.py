@@ -24,8 +24,8 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     """The sum of the losses of this replica's examples, divided by the size of the global batch.
 
     The gradients of the replicas then add up to that of the whole batch. Without `global_batch_size` it is taken from the
-    batch that the step took from a distributed dataset, so that an uneven last batch is weighed exactly; where the step has
-    its data from elsewhere, the other replicas are taken to have as many examples as this one.
+    batch that the step took from a distributed dataset, so that an uneven last batch is weighed exactly, if the losses of all
+    replicas have the rows of their parts. Otherwise the other replicas are taken to have as many examples as this one.
 
     Args:
         per_example_loss: array (b, ...) with one axis or more, the first over the b examples of this replica.
@@ -37,7 +37,8 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
         A scalar; 0 for no examples.
 
     Raises:
-        InvalidArgumentError: a scalar loss, weights that do not fit the losses, or a negative size.
+        InvalidArgumentError: a scalar loss, weights that do not fit the losses, a negative size, or, without a size,
+            losses of different lengths of which only some have the rows of their parts of a batch.
         TypeError: the size is no whole number.
         FailedPreconditionError: called across the replicas.
 

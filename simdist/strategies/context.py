@@ -9,6 +9,7 @@ from typing import Any
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskLocal
 from simdist.program.batch_rows import BatchRows, common_size
+from simdist.program.global_sizes import GlobalSize
 from simdist.program.scope import Scope, chosen_scope, current_scope, is_default, open_scopes, running
 from simdist.program.tracing import active_tracer
 
@@ -97,6 +98,8 @@ class ReplicaContext:
     def global_batch_size(self, own_rows: int) -> int:
         """Rows of the whole batch of which this replica has `own_rows`: exact where the step took it from a distributed dataset.
 
+        Where the other replicas have not the rows of their parts of that batch, it is `own_rows` for each replica.
+
         Raises:
             InvalidArgumentError: it has as many rows of batches of different sizes.
         """
@@ -104,6 +107,10 @@ class ReplicaContext:
         if tracer is not None and (own_rows in self.parts.unknown or not self.parts.sizes_of(own_rows)):
             candidates.append(tracer.global_rows)
         size = common_size(own_rows, candidates)
+        if tracer is not None:
+            number = len(tracer.global_sizes)
+            tracer.global_sizes.append(GlobalSize(own_rows, size))
+            size = None if any(tracer.guessed[number : number + 1]) else size
         return own_rows * self.num_replicas_in_sync if size is None else size
 
 

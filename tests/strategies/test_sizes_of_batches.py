@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -112,3 +113,46 @@ def test_a_replica_without_rows_of_either_batch_needs_no_size() -> None:
     )
     step = sd.function(lambda one, other: strategy.run(both, args=(next(one), next(other))))
     np.testing.assert_allclose(of_all(strategy, step(one, other)), FIRST, rtol=1e-6)
+
+
+HARDEST = np.arange(1, 10, dtype=np.float32)  # a batch of 9 rows: parts of 5 and 4
+
+
+def of_nine(strategy: Any) -> Any:
+    return iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices(HARDEST).batch(9)))
+
+
+@pytest.mark.parametrize("how", ["outside", "in a step", "eagerly"])
+@pytest.mark.parametrize("count, expected", [(4, np.r_[HARDEST[1:5], HARDEST[5:9]].mean()), (3, np.r_[HARDEST[2:5], HARDEST[6:9]].mean())])
+def test_losses_of_some_rows_have_one_size_on_all_replicas(how: str, count: int, expected: float) -> None:
+    strategy = sd.MirroredStrategy(2)
+
+    def hardest(x: Any) -> Any:
+        return sd.compute_average_loss(jax.lax.top_k(x, count)[0])
+
+    step = sd.function(lambda iterator: strategy.run(hardest, args=(next(iterator),)))
+    step.run_eagerly = how == "eagerly"
+    data = of_nine(strategy)
+    found = strategy.run(hardest, args=(next(data),)) if how == "outside" else step(data)
+    np.testing.assert_allclose(of_all(strategy, found), expected, rtol=1e-6)
+
+
+def test_a_loss_of_some_rows_beside_one_of_all_rows() -> None:
+    strategy = sd.MirroredStrategy(2)
+
+    def replica(x: Any) -> Any:
+        return sd.compute_average_loss(x), sd.compute_average_loss(x[:4])
+
+    all_rows, some = strategy.run(replica, args=(next(of_nine(strategy)),))
+    expected = [HARDEST.mean(), np.r_[HARDEST[:4], HARDEST[5:9]].mean()]
+    np.testing.assert_allclose([of_all(strategy, all_rows), of_all(strategy, some)], expected, rtol=1e-6)
+
+
+def test_losses_of_several_lengths_of_which_some_are_parts_are_refused() -> None:
+    strategy = sd.MirroredStrategy(2)
+
+    def replica(x: Any) -> Any:
+        return sd.compute_average_loss(x if x.shape[0] == 5 else x[:3])
+
+    with pytest.raises(InvalidArgumentError, match=r"5 and 3 rows.* batch of 9 rows.*global_batch_size="):
+        strategy.run(replica, args=(next(of_nine(strategy)),))
