@@ -1,8 +1,9 @@
 """Bytes that a kernel moves between its device and memory, from its jaxpr.
 
-Inputs of the kernel are read once, and outputs are written once. Beside that, dots, convolutions and sorts count what they read and write,
-also where it is an input or an output. Element-wise operations are fused with those around them, and move none. In a loop, operations
-count each turn. Of a ``cond`` the dearest branch counts.
+Dots, convolutions and sorts read what they are given and write what they give, each of them, inputs and outputs of the kernel too.
+Element-wise operations are fused with those around them, and move nothing between themselves; what they read of the inputs is read once for
+all of them, and outputs that nothing else has written are written once. In a loop, operations count each turn. Of a ``cond`` the dearest
+branch counts.
 
 Who takes a part of an array moves that part, as XLA counts it (``HloCostAnalysis``). A gather reads its rows (at most the table) and
 writes them; a slice of an input reads itself. A scatter reads updates, reads rows and writes them; an update of a slice writes it. They
@@ -161,8 +162,7 @@ class _Traffic:
             self._change(number, eqn, eqn.invars[1], size_bytes(eqn.invars[1]))
         elif kind in HEAVY:
             self.inside += sum(map(size_bytes, (*eqn.invars, *eqn.outvars)))
-            for atom in eqn.invars:
-                self._need(atom)
+            self.written.update(eqn.outvars)
         elif kind == "cond":
             self._add_cond(eqn)
         elif kind in ("scan", "while"):

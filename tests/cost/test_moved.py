@@ -32,6 +32,31 @@ def moved(function: Callable[..., Any], *inputs: tuple[int, ...] | Aval) -> floa
     return cost_of(kernel_of("counted", flat, avals)).bytes_moved
 
 
+def convolution(images: Any, kernel: Any) -> Any:
+    return jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        pytest.param(jnp.matmul, [(32, 784), (784, 128)], id="dot"),
+        pytest.param(lambda x, w: (x @ w).T, [(32, 784), (784, 128)], id="view of a dot"),
+        pytest.param(lambda x, w, v: (x @ w, x @ v), [(32, 784), (784, 128), (784, 64)], id="an input of two dots"),
+        pytest.param(lambda x, w, v: x @ w @ v, [(32, 784), (784, 128), (128, 10)], id="dots in a row"),
+        pytest.param(convolution, [(8, 28, 28, 3), (3, 3, 3, 16)], id="convolution"),
+        pytest.param(jnp.sort, [(1000,)], id="sort"),
+    ],
+)
+def test_dots_convolutions_and_sorts_move_what_xla_counts(function: Callable[..., Any], inputs: list[tuple[int, ...]]) -> None:
+    compiled = jax.jit(function).lower(*(jnp.zeros(shape) for shape in inputs)).compile()
+    assert 0 <= compiled.cost_analysis()["bytes accessed"] - moved(function, *inputs) <= 16  # addresses, where there are two results
+
+
+def test_what_a_dot_and_an_elementwise_operation_read_is_read_by_both() -> None:
+    x, w, dot = 4 * 32 * 784, 4 * 784 * 128, 4 * 32 * 128
+    assert moved(lambda x, w: (x @ w, x * 2), (32, 784), (784, 128)) == (x + w + dot) + (x + x)
+
+
 @pytest.mark.parametrize("table", [SMALL, TABLE])
 def test_a_gather_moves_its_rows_and_ids(table: tuple[int, ...]) -> None:
     assert moved(lambda table, ids: table[ids], table, NUMBERS) == 2 * SOME_BYTES + IDS_BYTES
