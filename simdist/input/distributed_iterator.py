@@ -23,6 +23,7 @@ from simdist.input.prefetch import PrefetchBuffer
 from simdist.input.replica_batch import ReplicaBatch, leaves_of_all, replica_batches
 from simdist.input.replica_feed import ReplicaFeed
 from simdist.input.view import InputView
+from simdist.program.arrays import Tree
 from simdist.program.per_replica import PerReplica, ReplicaArgument
 from simdist.program.step_iterator import BatchSignature, StepIterator, TimedIterator
 from simdist.program.tracing import active_tracer
@@ -53,6 +54,7 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
         """Begin a pass with the replicas that there are now."""
         strategy = self.strategy
         self._replicas_at_first = self._replicas_now()
+        self._given = given
         self._steps = iter(given)
         self._elements: deque[list[ReplicaBatch]] = deque()  # those that not all replicas have taken, part by part
         self._left: deque[int] = deque()  # how many replicas have not taken each of them
@@ -173,6 +175,11 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
         self._steps.load_state_dict(state)
 
     # -- elements for people ----------------------------------------------------------------------------------------
+
+    @property
+    def element_spec(self) -> Tree:
+        """Shape and dtype of what one replica gets, as of its dataset."""
+        return self._given.element_spec
 
     def __iter__(self) -> Iterator[Element]:
         return self

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from simdist.arguments import require_arguments
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import PerReplica
 from simdist.strategies import context
@@ -90,7 +91,9 @@ class StrategyExtended:
 
         Raises:
             FailedPreconditionError: called inside `run`, other than in a `merge_call`.
+            InvalidArgumentError: args is not a list or tuple, or they are nested too deeply.
         """
+        require_arguments(args, kwargs, "extended.update")
         context.require_cross_replica("extended.update")
         context.require_stepping(self.strategy)
         return self.strategy.update_copies(as_variable(variable), fn, list(args), kwargs or {}, group)

@@ -17,7 +17,9 @@ import jax
 from simdist.arguments import name_of_function, require_arguments, require_shallow
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import is_array
 from simdist.program.function import KEPT_SIGNATURES, StepFunction
+from simdist.program.narrowing import require_numbers
 from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, rows_of, spread
 from simdist.program.scope import running_scope
 from simdist.program.tracing import active_tracer
@@ -82,6 +84,7 @@ class ReplicaOperations:
         with context.replica(self, parts):
             result = fn(*here[0], **here[1])
         require_shallow(result, "the results of strategy.run")
+        _require_numbers(result, "a result of strategy.run")
         return spread(result, parts) if active_tracer() is not None else result
 
     @cached_property
@@ -208,6 +211,8 @@ class ReplicaOperations:
         tracer = active_tracer()
 
         def values(leaf: Any) -> Any:
+            if isinstance(leaf, PerReplica):
+                _require_numbers(leaf.local_value if isinstance(leaf, ReplicaLocal) else leaf.values, "a value of a replica", str)
             variable = own_variable(leaf)
             if variable is None or variable.placement.spread != "replicas" or variable.placement.store is not self.store:
                 return leaf
@@ -261,3 +266,10 @@ class ReplicaOperations:
         return self._arguments_here(result)
 
     experimental_local_results = local_results
+
+
+def _require_numbers(structure: Any, what: str, *words: type[str]) -> None:
+    """Refuse strings and other arrays that hold no numbers; of these `words`, also what is no array."""
+    for leaf in jax.tree_util.tree_leaves(structure):
+        if is_array(leaf) or isinstance(leaf, words):
+            require_numbers("str" if isinstance(leaf, str) else leaf.dtype.name, what)

@@ -200,8 +200,8 @@ def _whole_share(tracer: ReplicaTrace, operand: jax.Array) -> jax.Array:
 def increment_of_sum(variable: Aggregated) -> InvalidArgumentError:
     """The error for an increment across the replicas of a variable that is their sum: it could belong to any of them."""
     return InvalidArgumentError(
-        f"assign_add on {variable.name}, which is the sum of the replicas' values, was called across the replicas. Call it inside "
-        "strategy.run, or assign the whole value."
+        f"assign_add or assign_sub on {variable.name}, which is the sum of the replicas' values, was called across the replicas. Call it "
+        "inside strategy.run, or assign the whole value."
     )
 
 

@@ -71,8 +71,13 @@ def table_and_ids(table: AnyVariable, ids: ArrayLike) -> tuple[Variable, Array]:
     """The variable behind a table, and ids as an array of whole numbers.
 
     Raises:
-        InvalidArgumentError: the table has no rows, or the ids are no whole numbers, or lists of different lengths.
+        InvalidArgumentError: the table is a list, or has no rows, or the ids are no whole numbers, or lists of different lengths.
     """
+    if isinstance(table, (list, tuple)):
+        raise InvalidArgumentError(
+            "An embedding lookup was given a list, and takes one variable: a variable in shards as it is, embedding_lookup(table, ids), "
+            "and not the list of its shards, table.variables."
+        )
     own = as_variable(table)
     if not own.shape:
         raise InvalidArgumentError(f"{own.name!r} is a single number, and an embedding lookup takes rows of a table [n, ...].")
