@@ -57,7 +57,7 @@ def _is_guessed(name: str, sizes: Sequence[GlobalSize]) -> bool:
         return True
     batches = sorted({size.known for size in counting if size.known is not None})
     raise InvalidArgumentError(
-        f"In {name}, the losses of the replicas have {' and '.join(map(str, lengths))} rows. Only some of them are as long as the "
-        f"replica's part of a batch of {' or '.join(map(str, batches))} rows, so they do not say how many examples all replicas have together. Give "
-        "that number: compute_average_loss(..., global_batch_size=...)."
+        f"In {name}, the losses of the replicas have {' and '.join(map(str, lengths))} rows. Only some are as long as the replica's part "
+        f"of a batch of {' or '.join(map(str, batches))} rows, so they do not say how many examples all replicas have together. Give that "
+        "number: compute_average_loss(..., global_batch_size=...)."
     )
