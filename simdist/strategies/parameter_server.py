@@ -82,7 +82,7 @@ class ParameterServerStrategy(Strategy):
         recovery: what becomes of the variables of a parameter server that dies. "raise" (default): they are lost, as in TensorFlow.
             "replica": each server keeps a copy of the variables of the one before it, and nothing is lost. "checkpoint": they are
             restored from the last snapshot on the server's disk, which is lost with its machine. In the last two cases a server that
-            nobody else starts again is started again, and workers wait for it.
+            nobody else starts again is started again, and steps wait for it.
         exactly_once: whether servers know the updates of a closure that is run again, and apply each of them once; default False: at
             least once, as in TensorFlow. In rounds that is always so. With recovery="checkpoint" a server that goes back to a
             snapshot loses updates that were applied. A plain function cannot change variables then: write it with ``@sd.function``.
