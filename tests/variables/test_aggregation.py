@@ -44,7 +44,7 @@ def test_the_sum_of_the_replicas_is_assigned_in_equal_parts_and_cannot_be_increa
     strategy, v = of_each_replica(Aggregation.SUM)
     sd.function(lambda: v.assign(6.0))()
     assert [float(part) for part in strategy.local_results(v)] == [2.0, 2.0, 2.0]
-    with pytest.raises(InvalidArgumentError, match="assign_add on v, which is the sum"):
+    with pytest.raises(InvalidArgumentError, match="assign_add or assign_sub on v, which is the sum"):
         sd.function(lambda: v.assign_add(1.0))()
 
 
