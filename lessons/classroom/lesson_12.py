@@ -16,8 +16,8 @@ __all__ = ["WHY_DEATH", "WHY_DOUBLED", "WHY_ELASTIC", "WHY_LATE_REPLY", "first_e
 # -- what the predictions explain ---------------------------------------------------------------------------------------
 
 WHY_DEATH = """
-Without the crash the run ends at 36.2 ms. At 9.9 ms the work of 26.3 ms is left for three workers. Two need 3/2 times as long:
-9.9 + 1.5 · 26.3 = 49.3 ms. That the process died is known after 50 microseconds. What costs is not the detection, but that a worker is
+Without the crash the run ends at 36.1 ms. At 9.9 ms the work of 26.2 ms is left for three workers. Two need 3/2 times as long:
+9.9 + 1.5 · 26.2 = 49.2 ms. That the process died is known after 50 microseconds. What costs is not the detection, but that a worker is
 missing from then on.
 """
 
@@ -112,8 +112,8 @@ first_exercise = Exercise(
     "Give the virtual time in milliseconds at which worker:1 must be killed for good.",
     a_number("milliseconds", half_as_expensive, least=0, most=36),
     hints=(
-        "Killed at t, the work of 36.2 - t milliseconds is done by two instead of three. How much longer does that take?",
-        "It costs (36.2 - t) / 2. At 9.9 ms that is 13.1 ms. For which t is it 6.6 ms?",
+        "Killed at t, the work of 36.1 - t milliseconds is done by two instead of three. How much longer does that take?",
+        "It costs (36.1 - t) / 2. At 9.9 ms that is 13.1 ms. For which t is it 6.6 ms?",
     ),
     why="What a death costs is half of the time that would have been left: two do the work of three.",
 )
@@ -179,7 +179,7 @@ third_exercise = Exercise(
     a_number("milliseconds", as_bad_as_death, least=0, most=5000),
     hints=(
         "Try pauses of 5 and of 10 ms in the Lab, and ask what each has cost.",
-        "A pause costs 1.6 ms less than it lasts: for that long the others have work that does not need worker:1.",
+        "A pause costs 1.5 ms less than it lasts: for that long the others have work that does not need worker:1.",
     ),
     why="Who waits longer for a silent worker than that would have done better to give it up at once. A good time-out depends on how much "
     "work is left; five seconds suit a training of hours.",
