@@ -42,6 +42,7 @@ __all__ = [
     "RuleHandle",
     "Update",
     "VariableHandle",
+    "registers_taken",
 ]
 
 Register = int
@@ -263,6 +264,23 @@ class Return:
 
 
 Operation = Next | Argument | Read | ReadRows | RandomKey | Compute | Update | TracedCollective | Check | Return
+
+
+def registers_taken(op: Operation) -> Sequence[Register]:
+    """The registers whose values an operation takes, in order."""
+    match op:
+        case Compute():
+            return op.inputs
+        case TracedCollective() | Update():
+            return op.operands
+        case Check():
+            return (op.operand,)
+        case ReadRows():
+            return op.sources
+        case Return():
+            return op.registers
+        case _:
+            return ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,19 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from simdist.program.operations import (
-    Check,
-    Compute,
-    Operation,
-    Program,
-    Read,
-    ReadRows,
-    Reference,
-    Register,
-    Return,
-    TracedCollective,
-    Update,
-)
+from simdist.program.operations import Program, Read, Reference, Register, Update, registers_taken
 from simdist.runtime.linked import LinkedProgram, ReadGroups, ReadWithRows
 from simdist.runtime.updating import is_of_each
 
@@ -37,7 +25,7 @@ def counted_registers(program: Program) -> frozenset[Register]:
     """Where counted reads put their values, by the additions of the replica that has this program."""
     if not any(isinstance(op, Update) and is_of_each(op) for op in program.operations):
         return frozenset()
-    used = {register for op in program.operations for register in _taken(op)}
+    used = {register for op in program.operations for register in registers_taken(op)}
     found, added = set[Register](), set[Reference]()
     for op in program.operations:
         if isinstance(op, Update):
@@ -46,23 +34,6 @@ def counted_registers(program: Program) -> frozenset[Register]:
         elif isinstance(op, Read) and op.output in used and op.variable.ref() in added:
             found.add(op.output)
     return frozenset(found)
-
-
-def _taken(op: Operation) -> Sequence[Register]:
-    """The registers whose values an operation takes."""
-    match op:
-        case Compute():
-            return op.inputs
-        case TracedCollective() | Update():
-            return op.operands
-        case Check():
-            return (op.operand,)
-        case ReadRows():
-            return op.sources
-        case Return():
-            return op.registers
-        case _:
-            return ()
 
 
 def counted_reads(programs: Sequence[LinkedProgram]) -> CountedReads:

@@ -20,7 +20,7 @@ import jax
 from simdist.program.collective import Collective
 from simdist.program.kernels import kernel_of
 from simdist.program.lookups import plain_spread
-from simdist.program.operations import Check, Compute, Operation, Program, Register, Return, TracedCollective, Update
+from simdist.program.operations import Program, Register, TracedCollective, Update, registers_taken
 from simdist.program.sparse_sums import most_sum_rows
 from simdist.program.values import Aval, Bundle, BundleType
 from simdist.runtime.linked import Apply, RowSum
@@ -73,22 +73,8 @@ def _rows_of(collective: Collective, num_ids: int) -> Aval:
 
 def _is_used_once(program: Program, update: Update, number: int, replica: int) -> bool:
     """Whether an operand of an update goes into one cell, and nowhere else."""
-    uses = sum([_used(op).count(update.operands[number]) for op in program.operations])
+    uses = sum([registers_taken(op).count(update.operands[number]) for op in program.operations])
     return uses == 1 and len(variable_of(update.variables[number]).placement.changed_by(replica)) == 1
-
-
-def _used(op: Operation) -> Sequence[Register]:
-    match op:
-        case Compute():
-            return op.inputs
-        case Update() | TracedCollective():
-            return op.operands
-        case Check():
-            return (op.operand,)
-        case Return():
-            return op.registers
-        case _:
-            return ()
 
 
 def change_of(part: Apply, slots: Sequence[Bundle]) -> tuple[Apply, RowOperands]:
