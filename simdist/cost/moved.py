@@ -20,7 +20,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
 from simdist.cost.loops import trips_of
 from simdist.cost.memory import ELEMENTWISE
-from simdist.program.jaxprs import Atom, inner_jaxprs, size_bytes, substituted, variables_in
+from simdist.program.jaxprs import Atom, inner_jaxprs, size_bytes, substituted, variables_in, widths_of_scan
 
 __all__ = ["bytes_moved"]
 
@@ -193,8 +193,9 @@ class _Traffic:
         """What a body gets the same each turn may be an input of the kernel; what it carries on is an intermediate value."""
         params, trips = eqn.params, trips_of(self.name, self.jaxpr, eqn)
         if eqn.primitive.name == "scan":
-            bodies = [(params["jaxpr"].jaxpr, 0, params["num_consts"])]
-            rest = eqn.invars[params["num_consts"] :]
+            constants, _ = widths_of_scan(eqn)
+            bodies = [(params["jaxpr"].jaxpr, 0, constants)]
+            rest = eqn.invars[constants:]
         else:
             first, second = params["cond_nconsts"], params["body_nconsts"]
             bodies = [(params["cond_jaxpr"].jaxpr, 0, first), (params["body_jaxpr"].jaxpr, first, second)]

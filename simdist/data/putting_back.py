@@ -50,6 +50,8 @@ def state_of(part: object) -> State | None:
     """Where a random generator of Python or of NumPy is, or the one that this is a method of; None for anything else."""
     if isinstance(part, (types.BuiltinMethodType, types.MethodType)):
         part = part.__self__
+    if isinstance(part, type):
+        return None  # ``random.Random`` itself has the methods, and no state
     holder: Any = part
     if isinstance(part, np.random.Generator | np.random.BitGenerator):
         bits = part.bit_generator if isinstance(part, np.random.Generator) else part

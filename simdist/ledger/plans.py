@@ -42,6 +42,8 @@ TRIAL = 64
 
 BEGUN_EARLY = ("deferred", "loop", "vmap")
 """The words of numerics with which long calls are begun beside the schedule."""
+BATCHED = ("vmap", "shard_map")
+"""The words of numerics with which entries that do not depend on each other are one call."""
 
 
 class ComputePlans:
@@ -91,7 +93,7 @@ class ComputePlans:
             self._with_tables(entries, noted)
         elif self.numerics == "replay" or (self.numerics == "deferred" and self._is_long(entries) and not self._wide(entries)):
             self._replay(entries, noted, wait)
-        elif self.numerics in ("vmap", "shard_map"):
+        elif self.numerics in BATCHED:
             self.batches.run(entries, self.branches, self.pending, noted)
         else:
             self._loop(entries, noted)
@@ -137,9 +139,10 @@ class ComputePlans:
         return self.machine.chains.passage(entries, self.branches, self.pending.files, in_place)
 
     def _have_tables(self, entries: Sequence[Entry]) -> bool:
-        """Whether some call reads or changes what is kept out of the heaps."""
+        """Whether some call reads or changes what is kept out of the heaps; in batches, which have no heaps, whether it does so by rows."""
         sites = [self.branches[code].site for code in {entry[1] for entry in entries}]
-        return any(self.files[avals].tables for site in sites for avals in (*site.reads, *site.writes) if avals in self.files)
+        files = [self.files[avals] for site in sites for avals in (*site.reads, *site.writes) if avals in self.files]
+        return any(file.tables and (file.by_rows or self.numerics not in BATCHED) for file in files)
 
     def _wide(self, entries: Sequence[Entry]) -> bool:
         """Whether some call reads so much that a scan would spend its time on moving registers."""

@@ -8,7 +8,7 @@ from operator import or_
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from simdist.program.jaxprs import Atom, inner_jaxprs
+from simdist.program.jaxprs import Atom, inner_jaxprs, widths_of_scan
 
 __all__ = ["labels_of_results"]
 
@@ -61,7 +61,7 @@ def _of_branches(eqn: JaxprEqn, given: Labels) -> Labels:
 
 def _of_scan(eqn: JaxprEqn, given: Labels) -> Labels:
     body: ClosedJaxpr = eqn.params["jaxpr"]
-    first, carried = eqn.params["num_consts"], eqn.params["num_carry"]
+    first, carried = widths_of_scan(eqn)
     constants, carry, each = given[:first], given[first : first + carried], given[first + carried :]
 
     def once(carry: Labels) -> Labels:

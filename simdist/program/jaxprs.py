@@ -26,6 +26,7 @@ __all__ = [
     "size_bytes",
     "substituted",
     "variables_in",
+    "widths_of_scan",
 ]
 
 Atom = Var | Literal
@@ -211,6 +212,21 @@ def called(jaxpr: Jaxpr, eqn: JaxprEqn, given: Sequence[Var], values: Sequence[j
     """
     alone = jaxpr.replace(constvars=[], invars=list(given), outvars=eqn.outvars, eqns=[eqn])
     return list(jaxpr_as_fun(ClosedJaxpr(alone, []))(*values))
+
+
+def widths_of_scan(eqn: JaxprEqn) -> tuple[int, int]:
+    """How many inputs of a scan its body gets unchanged each turn, and how many it carries on; the others are cut into turns.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> turn = lambda total, each: (total * each, total)
+        >>> widths_of_scan(jax.make_jaxpr(lambda x: jax.lax.scan(turn, 1.0, x))(jnp.ones(3)).eqns[0])
+        (0, 1)
+    """
+    if "num_consts" in eqn.params:
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    constants, carried, _ = eqn.params["ft_in"].unpack()  # since JAX 0.11 two trees stand for the numbers
+    return len(constants.vals), len(carried.vals)
 
 
 def num_elements(atom: Atom) -> int:

@@ -91,10 +91,10 @@ class ValuedTrace(jax.core.Trace):
     def process_primitive(self, primitive: jex_core.Primitive, tracers: Sequence[Any], params: dict[str, Any], /) -> Any:
         with jex_core.set_current_trace(self.outer):
             written = primitive.bind(*map(placeholder_of, tracers), **params)
-        found: Any = self.given(primitive, params)
-        if found is None:
-            values = [tracer.value if isinstance(tracer, _Valued) else tracer for tracer in tracers]
-            with jax.core.eval_context():
+        with jax.core.eval_context():
+            found: Any = self.given(primitive, params)
+            if found is None:
+                values = [tracer.value if isinstance(tracer, _Valued) else tracer for tracer in tracers]
                 found = primitive.bind(*values, **params)
         if primitive.multiple_results:
             return [self._valued(one, value) for one, value in zip(written, found, strict=True)]

@@ -12,6 +12,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from random import Random
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ import keras
 import numpy as np
 import pytest
 
+import simdist as sd
 from simdist.data.reach import reached
 from simdist.lookup import StringLookup
 
@@ -222,6 +224,11 @@ DRAWING: dict[str, Callable[..., Any]] = {
 def test_what_draws_is_found(name: str) -> None:
     found = reached(DRAWING[name])
     assert found.generator is not None and found.key is None
+
+
+def test_a_class_of_generators_is_no_generator() -> None:
+    first, second = [list(sd.Dataset.range(3).map(lambda x: x * Random(3).randint(5, 9)).take(3)) for _ in range(2)]
+    assert [int(x) for x in first] == [int(x) for x in second] == [x * Random(3).randint(5, 9) for x in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.ledger import batched, stack_lanes
+from simdist.ledger import batched, registers, stack_lanes
 from simdist.ledger.batched import Batches
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.stack_lanes import Column, LaneStack, cut_apart, put_together
@@ -85,6 +85,18 @@ def test_levels_take_the_stacks_of_those_before_without_moving_them(on_host: boo
     assert moved == [[]] * 5
     monkeypatch.undo()
     workers.check()
+
+
+def test_arrays_that_are_too_large_for_a_heap_are_batched_too(on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registers, "HUGE_BYTES", 8)
+    workers = Locals(on_host)
+    assert all(file.tables for file in workers.ledger.files.values())
+    alone = counted(monkeypatch, workers.ledger.plans, "run_kernel")
+    for _ in range(3):
+        workers.step()
+        workers.ledger.flush()
+    workers.check()
+    assert not alone
 
 
 def test_lanes_that_are_read_in_between_are_stacked_again(on_host: bool) -> None:

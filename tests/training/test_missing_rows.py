@@ -19,7 +19,7 @@ rng = np.random.default_rng(0)
 X = rng.random((ROWS, 3, 2), np.float32)
 X /= X.max(axis=(1, 2), keepdims=True)  # the largest of each part is that of the whole batch
 Y = rng.random((ROWS, 2), np.float32)
-IDS = rng.integers(0, 50, (ROWS, 3))
+IDS = rng.integers(0, 50, (ROWS, 3), np.int32)
 
 Make = Callable[[Any], Any]
 

@@ -168,7 +168,7 @@ def _columns(
     number: np.ndarray,
 ) -> dict[str, np.ndarray]:
     def whole(column: np.ndarray) -> np.ndarray:
-        return np.where(column < 0, NO_CAUSE, column).astype(np.uint32)
+        return np.where(column < 0, np.uint32(NO_CAUSE), column).astype(np.uint32)
 
     return {
         "lane": lane.astype(np.uint32),
