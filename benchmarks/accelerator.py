@@ -117,7 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{'worker-steps a second':<44} {'numbers':>12} {'x bare':>7} {'schedule':>10} {'program':>10}")
     bare_s = bare(options.model, workers)
     print(f"{'bare loop, one jitted call a worker':<44} {workers / bare_s:>12,.0f} {1:>7.2f} {'-':>10} {'-':>10}")
-    for name in ("loop", "vmap", *(["shard_map"] if len(devices) > 1 else [])):
+    for name in ("vmap", *(["shard_map"] if len(devices) > 1 else []), "loop"):
         found = simulated(options.model, workers, name)
         numbers = f"{workers / found.numbers_s:>12,.0f} {bare_s / found.numbers_s:>7.2f}"
         print(f"{f'numerics={name!r}':<44} {numbers} {workers / found.schedule_s:>10,.0f} {workers / found.program_s:>10,.0f}")

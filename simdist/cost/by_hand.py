@@ -35,12 +35,22 @@ COMPLEX = 4
 
 
 def stand_in(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Of a cumulative operation, one that joins each number with itself: it has as many operations. None elsewhere."""
-    join = JOINS.get(eqn.primitive.name)
-    if join is None:
-        return None
-    aval = aval_in(eqn.invars[0])
-    return jax.make_jaxpr(lambda x: join(x, x))(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
+    """What XLA counts in the place of an equation; None for most, which stay.
+
+    - A cumulative operation: one that joins each number with itself, and so has as many operations.
+    - A call back into Python: zeros, as it costs nothing here. On a GPU, JAX refuses to lower it for the CPU.
+    """
+    kind = eqn.primitive.name
+    if "callback" in kind or kind == "debug_print":
+        made = list(map(_spec, eqn.outvars))
+        return jax.make_jaxpr(lambda *_: [jnp.zeros(one.shape, one.dtype) for one in made])(*map(_spec, eqn.invars))
+    join = JOINS.get(kind)
+    return None if join is None else jax.make_jaxpr(lambda x: join(x, x))(_spec(eqn.invars[0]))
+
+
+def _spec(atom: Atom) -> jax.ShapeDtypeStruct:
+    aval = aval_in(atom)
+    return jax.ShapeDtypeStruct(aval.shape, jnp.dtype(aval.dtype))
 
 
 def _is_complex_product(eqn: JaxprEqn) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental import io_callback
 
 from simdist.cost.flops import cost_of
 from simdist.program.kernels import kernel_of
@@ -17,6 +18,35 @@ from simdist.program.values import Aval
 def flops(function: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "float32") -> float:
     kernel = kernel_of("counted", lambda *arrays: jax.tree.leaves(function(*arrays)), [Aval(shape, dtype) for shape in shapes])
     return cost_of(kernel).flops
+
+
+def printed(x: Any) -> Any:
+    jax.debug.print("{}", x)
+    return x
+
+
+def sent(x: Any) -> Any:
+    io_callback(lambda _: None, None, x, ordered=True)
+    return x
+
+
+def answered(x: Any) -> Any:
+    return jax.pure_callback(lambda value: value, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+@pytest.mark.parametrize("to_python", [printed, sent, answered])
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda f, x: f(x) @ x,
+        lambda f, x: jax.jit(lambda y: f(y) @ y)(x),
+        lambda f, x: jax.lax.cond(x[0, 0] > 0, lambda y: f(y) @ y, lambda y: y, x),
+        lambda f, x: jax.lax.fori_loop(0, 3, lambda _, y: f(y) @ x, x),
+    ],
+)
+def test_a_call_back_into_python_costs_nothing(around: Callable[..., Any], to_python: Callable[..., Any]) -> None:
+    with_call, without = [flops(lambda x, f=f: around(f, x), (16, 16)) for f in (to_python, lambda x: x)]
+    assert with_call == without >= 2 * 16**3
 
 
 CUMULATIVE = [jax.lax.cumsum, jax.lax.cumprod, jax.lax.cummax, jax.lax.cummin]

@@ -76,9 +76,10 @@ def _kernel_from(content: Any) -> Kernel:
         exported = export.deserialize(bytearray(program))
     except Exception as error:  # whatever the reader of the format stumbles over
         raise InvalidArgumentError(f"The kernel {name!r} cannot be read: {error}. Use the same version of JAX on both sides.") from error
-    if jax.default_backend() not in exported.platforms:
+    here = export.default_export_platform()  # "cuda" or "rocm", where jax.default_backend() says "gpu"
+    if here not in exported.platforms:
         raise FailedPreconditionError(
-            f"The kernel {name!r} was made for {', '.join(exported.platforms)}, and the devices here are of {jax.default_backend()}. "
+            f"The kernel {name!r} was made for {', '.join(exported.platforms)}, and the devices here are of {here}. "
             "Use the same kind on both sides."
         )
     avals = [Aval(tuple(aval.shape), str(aval.dtype)) for aval in exported.in_avals]
