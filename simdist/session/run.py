@@ -149,9 +149,10 @@ class ProgramRun:
         return not self.clock.queue or self.next_s() > self.clock.now
 
     def stand_at(self, now_s: float) -> None:
-        """Let virtual time go on to a second, though not beyond the next event."""
-        now = self.clock.now
-        self.clock.stand_at(min(max(now_s, now), max(self.next_s(), now)))
+        """Let virtual time go on to a second, though not beyond the next event, nor beyond a command that comes before it."""
+        command, now = self._due(), self.clock.now
+        until_s = self.next_s() if command is None else self._second_of(command)
+        self.clock.stand_at(min(max(now_s, now), max(until_s, now)))
 
     def advance(self, goal: Goal) -> None:
         """Go on until a goal is reached or the program ends.
@@ -177,6 +178,8 @@ class ProgramRun:
         """
         command = Command(self.clock.now, fault, self.clock.events)
         self._plan(command)
+        # What comes later comes at its second: other events happen before it now.
+        self.waiting = [later.by_time() for later in self.waiting]
         return command
 
     def check(self, fault: Mapping[str, Any]) -> None:
@@ -236,13 +239,14 @@ class ProgramRun:
             try:
                 while self.inbox:
                     self.inject(self.inbox.popleft())
+                budget = None if self._stop or self._goal is None else self._goal.budget(self)
                 command = self._due()
-                if command is not None:
+                # A goal that is reached before the second of the command leaves it for later.
+                if command is not None and (budget is not None or self._second_of(command) <= self.clock.now):
                     self._do(command)
                     continue
             except SimdistError as error:
-                self._stop = error
-            budget = None if self._stop or self._goal is None else self._goal.budget(self)
+                self._stop, budget = error, None
             if budget is not None:
                 return self._until_a_command(*budget)
             self._give_way()
@@ -280,9 +284,13 @@ class ProgramRun:
         # Also where fewer events have happened: then the program is another one, and waits for ever for the rest.
         return command if self.next_s() > command.at_s or not self.clock.queue else None
 
+    def _second_of(self, command: Command) -> float:
+        """At which second a command is done that is due: its own, unless the next event comes before."""
+        return min(command.at_s, self.next_s()) if self.clock.queue else command.at_s
+
     def _do(self, command: Command) -> None:
-        del self.waiting[0]
         self.stand_at(command.at_s)
+        del self.waiting[0]
         self._plan(command)
 
     # -- between the two ------------------------------------------------------------------------------------------

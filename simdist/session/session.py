@@ -275,10 +275,7 @@ class Session:
             raise FailedPreconditionError(
                 f"The program is {self.state} at {self.now:.6f} s. Go back with session.rewind(t), and inject there."
             )
-        command = run.inject(plain)
-        # What comes later comes at its second: other events happen before it now.
-        run.waiting = [later.by_time() for later in run.waiting]
-        return command
+        return run.inject(plain)
 
     # -- other runs -----------------------------------------------------------------------------------------------
 
