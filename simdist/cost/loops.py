@@ -7,16 +7,19 @@ the step takes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from simdist.errors import FailedPreconditionError
-from simdist.program.arrays import Array
-from simdist.program.jaxprs import Atom, variables_in
+from simdist.program.arrays import Array, HostArray
+from simdist.program.jaxprs import Atom, aval_in, variables_in
 
 __all__ = ["bodies_seen", "trips_of"]
+
+# A loop that adds up numbers that are no integers is followed turn by turn, for so many turns.
+MOST_FOLLOWED = 1_000_000
 
 
 def trips_of(name: str, jaxpr: Jaxpr, eqn: JaxprEqn) -> int:
@@ -69,20 +72,45 @@ def _counted(jaxpr: Jaxpr, eqn: JaxprEqn) -> int | None:
         return None
     step = _number(body, added.invars[1] if added.invars[0] is counter else added.invars[0], ())
     start = _number(jaxpr, eqn.invars[first + position], ())
-    if start is None or stop is None or not step or step < 0:
+    if start is None or stop is None or step is None:
         return None
-    return max(0, math.ceil((stop - start) / step))
+    if not start < stop:
+        return 0
+    return _turns_of_integers(start, stop, step) if np.issubdtype(start.dtype, np.integer) else _turns_of_floats(start, stop, step)
+
+
+def _turns_of_integers(start: HostArray, stop: HostArray, step: HostArray) -> int | None:
+    """Turns until a counter has come to a number; None where it never does, or runs over the end of its type before."""
+    first, last, added = int(start), int(stop), int(step)
+    if added <= 0:
+        return None
+    turns = -((first - last) // added)
+    return turns if first + turns * added <= np.iinfo(start.dtype).max else None
+
+
+def _turns_of_floats(start: HostArray, stop: HostArray, step: HostArray) -> int | None:
+    """Turns until a counter has come to a number, each sum rounded to its type; None where it has not after `MOST_FOLLOWED`."""
+    if not step > 0:
+        return None
+    most = (float(stop) - float(start)) / float(step) * 2 + 2  # a sum that moves on at all moves on by more than half a step
+    values = np.full(int(most) if most < MOST_FOLLOWED else MOST_FOLLOWED, step, start.dtype)
+    values[0] = start
+    with np.errstate(over="ignore", invalid="ignore"):
+        below = np.add.accumulate(values) < stop
+    return None if below[-1] else int(np.argmin(below))
 
 
 def _made_by(jaxpr: Jaxpr, var: Atom) -> JaxprEqn | None:
     return next((eqn for eqn in jaxpr.eqns if var in eqn.outvars), None)
 
 
-def _number(jaxpr: Jaxpr, var: Atom, constants: Sequence[Array]) -> float | None:
+def _number(jaxpr: Jaxpr, var: Atom, constants: Sequence[Array]) -> HostArray | None:
+    """The number of a variable in its dtype, where the jaxpr says it."""
+    dtype = np.dtype(aval_in(var).dtype)
     if isinstance(var, Literal):
-        return float(var.val)
+        return np.asarray(var.val, dtype)
     made = _made_by(jaxpr, var)
     if made is not None and made.primitive.name in ("convert_element_type", "copy") and isinstance(made.invars[0], Literal):
-        return float(made.invars[0].val)
+        return np.asarray(made.invars[0].val, aval_in(made.invars[0]).dtype).astype(dtype)
     named = dict(zip(jaxpr.constvars, constants, strict=False))
-    return float(named[var]) if var in named else None
+    return np.asarray(named[var]) if var in named else None
