@@ -20,7 +20,7 @@ from simdist.program.arrays import Array, HostArray
 from simdist.program.jaxprs import aval_in
 from simdist.program.kernels import Kernel
 
-__all__ = ["HostIds", "RowNumbers", "joint_count"]
+__all__ = ["HostIds", "RowNumbers", "joint_count", "spread_out"]
 
 NONE = -1
 """Stands for all padding."""
@@ -74,6 +74,17 @@ def joint_count(counts: Sequence[int], num_rows: int) -> int:
         (5, 4)
     """
     return min(max(sum(counts), 1), num_rows)  # where there is no id at all, a row that nobody asks for
+
+
+def spread_out(num_ids: int, num_rows: int) -> RowNumbers:
+    """As many rows of a table as a number of ids asks for at most, evenly over the table [n, ...].
+
+    Example:
+        >>> spread_out(3, num_rows=9).unique.tolist(), spread_out(9, num_rows=2).unique.tolist()
+        ([0, 3, 6], [0, 1])
+    """
+    count = min(num_ids, num_rows)
+    return RowNumbers((np.arange(count) * num_rows // max(count, 1)).astype(np.int32), NOWHERE, count)
 
 
 class HostIds:

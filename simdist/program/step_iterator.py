@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["BatchSignature", "ColumnTable", "StepBatch", "StepIterator", "TimedIterator"]
+__all__ = ["BatchSignature", "ColumnTable", "StepBatch", "StepIterator", "TimedIterator", "leaf_of"]
 
 Column = np.ndarray[Any, Any]
 LeafSpec = tuple[tuple[int, ...], str]  # shape and dtype name of one leaf
@@ -54,6 +54,13 @@ class StepBatch(Protocol):
     @property
     def global_rows(self) -> int | None: ...
     def leaves(self) -> Sequence[Column]: ...
+
+
+def leaf_of(batch: StepBatch, number: int) -> Column:
+    """One leaf of a batch, without the others."""
+    if batch.table is None or batch.rows is None:
+        return batch.leaves()[number]
+    return batch.table.columns[number][batch.rows]
 
 
 class StepIterator(Protocol):

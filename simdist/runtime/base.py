@@ -272,8 +272,12 @@ class Engine(Protocol):
 
     # -- work
 
-    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
-        """A forecast for a worker: seconds of one step of a program, and seconds that the messages of its closure take."""
+    def closure_figures(self, linked: LinkedProgram, task: str, batches: Sequence[StepBatch] = ()) -> tuple[float, float]:
+        """A forecast for a worker: seconds of one step of a program, and seconds that the messages of its closure take.
+
+        Args:
+            batches: of a step, which say the rows of tables that it asks for; without them it asks for as many as it has ids.
+        """
         ...
 
     def start_workers(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from simdist.program.arrays import Array, Arrays
 from simdist.program.row_numbers import RowNumbers
-from simdist.program.step_iterator import StepBatch, StepIterator
+from simdist.program.step_iterator import StepBatch, StepIterator, leaf_of
 from simdist.program.values import Bundle
 from simdist.runtime.base import PENDING, OperationResult, TaskRuntime
 from simdist.runtime.linked import (
@@ -191,10 +191,7 @@ class Step:
         """An array that the ids of a lookup are computed from."""
         if kind == "argument":
             return self.arguments[number]
-        batch = self.batches[number]
-        if batch.table is None or batch.rows is None:
-            return batch.leaves()[leaf]
-        return batch.table.columns[leaf][batch.rows]
+        return leaf_of(self.batches[number], leaf)
 
     def _host_arrays(self, op: RunKernel) -> Arrays:
         arrays: list[Array] = []

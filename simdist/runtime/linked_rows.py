@@ -19,7 +19,7 @@ from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply, Slot, TableRows
 
-__all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "inputs_of", "operands_of", "selected"]
+__all__ = ["ID_BYTES", "RowOperands", "gather_kernel", "inputs_of", "operands_of", "selected", "sent_bytes"]
 
 # The bytes of the number of a row, in a request for rows and beside their gradients.
 ID_BYTES = 8
@@ -93,13 +93,14 @@ def operands_of(parts: Sequence[Apply], slots: Sequence[Bundle], numbers: Mappin
             given = tuple([numbers[number].joint or numbers[number] for number, _ in part.gradients])
             ids = tuple([own.unique for own in given])
             gradients = known[part.gradients] = tuple([slots[slot] for _, slot in part.gradients]), given, ids
-        size_bytes, counts = part.size_bytes, list[int]()
-        for operand, own in zip(part.rows, gradients[1], strict=True):
-            count = own.count_in(operand.first, operand.stop)
-            size_bytes += count * (operand.row_bytes + ID_BYTES)
-            counts.append(count)
-        operands.append(RowOperands(slots[part.operands], *gradients, tuple(counts), size_bytes))
+        counts = tuple([own.count_in(operand.first, operand.stop) for operand, own in zip(part.rows, gradients[1], strict=True)])
+        operands.append(RowOperands(slots[part.operands], *gradients, counts, sent_bytes(part, counts)))
     return operands
+
+
+def sent_bytes(part: Apply, counts: Sequence[int]) -> int:
+    """The bytes of what a group is changed with, where this many rows are its of each gradient of rows."""
+    return part.size_bytes + sum([count * (operand.row_bytes + ID_BYTES) for operand, count in zip(part.rows, counts, strict=True)])
 
 
 @of_each("kernels that gather rows")

@@ -1,8 +1,8 @@
 """How many steps a closure takes: as few as keep the messages of closures a small part of the time, for ``steps_per_execution="auto"``.
 
 Between two closures a worker waits for a reply and for what comes next. With k steps in a closure, that is the share
-overhead / (overhead + k * step) of its time. The forecast knows no jitter, faults, or links and servers that others use: then steps take
-longer, and the share is smaller.
+overhead / (overhead + k * step) of its time. The forecast is of the first batch, with the rows of tables that it asks for. It knows no
+jitter, faults, or links and servers that others use: then steps take longer, and the share is smaller.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def bundled(step: StepFunction, strategy: ParameterServerStrategy, sample: Datas
         closure = new_closure(strategy, step, (), {}, Result(strategy.engine, -1), 1, 0)
         linked = closure.linked(step.bind((sample,), {}), strategy.workers[0])
     assert isinstance(linked, LinkedProgram)
-    figures = [strategy.engine.closure_figures(linked, worker) for worker in strategy.workers]
+    batches = [sample.peek(number) for number in range(len(linked.batches))]
+    figures = [strategy.engine.closure_figures(linked, worker, batches) for worker in strategy.workers]
     step_s, overhead_s = min(step_s for step_s, _ in figures), max(overhead_s for _, overhead_s in figures)
     count = steps_for(step_s, overhead_s, steps // len(strategy.workers))
     text = f"{count} steps in a closure: a step takes {step_s:.3g} s, the messages of a closure {overhead_s:.3g} s"

@@ -11,6 +11,7 @@ from simdist.hardware import MemoryAccount, Network
 from simdist.hardware.wiring import Wiring, hosts_of
 from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
+from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Bundle
 from simdist.runtime.in_process.computing import arrays_of, call_kernel
 from simdist.runtime.in_process.disk import DiskHere
@@ -168,7 +169,7 @@ class WithoutTime(InProcessDriver):
 
     # -- work -----------------------------------------------------------------------------------------------------
 
-    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
+    def closure_figures(self, linked: LinkedProgram, task: str, batches: Sequence[StepBatch] = ()) -> tuple[float, float]:
         return 0.0, 0.0
 
     def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> NoReturn:

@@ -11,6 +11,7 @@ from simdist.ledger.sharded import JaxDevice
 from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
+from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Bundle
 from simdist.runtime.directories import Directories
 from simdist.runtime.linked import LinkedProgram
@@ -173,8 +174,8 @@ class SimulatedEngine:
 
     # -- work -----------------------------------------------------------------------------------------------------
 
-    def closure_figures(self, linked: LinkedProgram, task: str) -> tuple[float, float]:
-        return closure_figures(self.world, linked, task)
+    def closure_figures(self, linked: LinkedProgram, task: str, batches: Sequence[StepBatch] = ()) -> tuple[float, float]:
+        return closure_figures(self.world, linked, task, batches)
 
     def start_workers(
         self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None

@@ -5,36 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from simdist.cost.flops import Cost
-from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, RunKernel
+from simdist.program.row_numbers import RowNumbers, spread_out
+from simdist.program.step_iterator import StepBatch, leaf_of
+from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, ReadWithRows, RunKernel, TableRows
+from simdist.runtime.linked_rows import ID_BYTES, sent_bytes
+from simdist.runtime.simulated.lonely_call import SentUpdate, read_seconds, update_seconds
+from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
-from simdist.simulation.fabric import Route
-from simdist.simulation.network import Link
 
 __all__ = ["closure_figures"]
 
 
-def closure_figures(world: World, linked: LinkedProgram, name: str) -> tuple[float, float]:
-    """Seconds of one step on a worker, and seconds between two closures in which the worker has nothing to do."""
-    task, costs = world.task(name), world.prices.of(linked).costs
-    seconds = 0.0
+def closure_figures(world: World, linked: LinkedProgram, name: str, batches: Sequence[StepBatch] = ()) -> tuple[float, float]:
+    """Seconds of one step on a worker, and seconds between two closures in which the worker has nothing to do.
+
+    Args:
+        world: where the worker is.
+        linked: what a step runs.
+        name: of the worker.
+        batches: of a step, which say the rows of tables that it asks for; without them it asks for as many as it has ids.
+    """
+    task, priced = world.task(name), world.prices.of(linked)
+    seconds, rows = 0.0, dict[int, RowNumbers]()
     for op in linked.operations:
         if isinstance(op, RunKernel):
-            seconds += _seconds(task, costs[op.number])
+            seconds += _seconds(task, priced.costs[op.number])
         elif isinstance(op, ReadGroups):
-            sizes: dict[str, float] = {}
-            for group, _, size_bytes in op.groups:
-                owner = world.states.groups[group].task
-                sizes[owner] = sizes.get(owner, 0.0) + size_bytes
-            seconds += _read_s(world, task, sizes)
+            seconds += read_seconds(world, task, _group_sizes(world, op))
+        elif isinstance(op, ReadWithRows):
+            rows |= {table.number: _rows_of(table, batches) for table in op.tables}
+            seconds += read_seconds(world, task, _row_sizes(world, op, rows))
         elif isinstance(op, ApplyAll):
-            sent: dict[str, float] = {}
-            work: dict[str, float] = {}
-            for part in op.parts:
-                if part.task != world.chief.name:  # what is the chief's travels with the reply
-                    sent[part.task] = sent.get(part.task, 0.0) + part.size_bytes
-                    work[part.task] = work.get(part.task, 0.0) + _seconds(world.task(part.task), costs[part.number])
-            seconds += _update_s(world, task, sent, work)
+            seconds += update_seconds(world, task, _sent(world, op, priced, rows))
     return seconds, world.routes.latency_s(world.chief, task) + world.routes.latency_s(task, world.chief)
 
 
@@ -42,36 +45,42 @@ def _seconds(task: Task, cost: Cost) -> float:
     return cost.seconds if cost.seconds is not None else task.device.seconds(cost.flops, cost.bytes_moved)
 
 
-def _read_s(world: World, task: Task, sizes: Mapping[str, float]) -> float:
-    """Seconds in which the values of several servers come."""
-    routes = {name: world.routes.between(name, task.name) for name in sizes if name != task.name}
-    return _call_s(world, task, sizes, routes, {})
+def _rows_of(table: TableRows, batches: Sequence[StepBatch]) -> RowNumbers:
+    """The rows of a table that a step asks for."""
+    if any(kind != "batch" or number >= len(batches) for kind, number, _ in table.sources):
+        return spread_out(table.rows.shape[0], table.ids.num_rows)
+    return table.ids.numbers([leaf_of(batches[number], leaf) for _, number, leaf in table.sources])
 
 
-def _update_s(world: World, task: Task, sizes: Mapping[str, float], work: Mapping[str, float]) -> float:
-    """Seconds in which gradients come to several servers, which apply them."""
-    routes = {name: world.routes.between(task.name, name) for name in sizes if name != task.name}
-    return _call_s(world, task, sizes, routes, work)
+def _group_sizes(world: World, op: ReadGroups) -> dict[str, float]:
+    """The bytes of groups that each server sends."""
+    sizes: dict[str, float] = {}
+    for group, _, size_bytes in op.groups:
+        owner = world.states.groups[group].task
+        sizes[owner] = sizes.get(owner, 0.0) + size_bytes
+    return sizes
 
 
-def _call_s(world: World, task: Task, sizes: Mapping[str, float], routes: Mapping[str, Route], work: Mapping[str, float]) -> float:
-    """Seconds of a call to several servers at once: there and back, the bytes on links that they share, and what servers compute."""
-    on_links: dict[Link, list[float]] = {}
-    for name, route in routes.items():
-        for link in route.links:
-            on_links.setdefault(link, []).append(sizes[name])
-    slowest_s = 0.0
-    for name, size_bytes in sizes.items():
-        there_and_back_s = travel_s = 0.0
-        if name in routes:
-            server = world.task(name)
-            there_and_back_s = world.routes.latency_s(task, server) + world.routes.latency_s(server, task)
-            travel_s = max((_shared_s(link, on_links[link], size_bytes) for link in routes[name].links), default=0.0)
-        slowest_s = max(slowest_s, there_and_back_s + travel_s + work.get(name, 0.0))
-    return slowest_s
+def _row_sizes(world: World, op: ReadWithRows, rows: Mapping[int, RowNumbers]) -> dict[str, float]:
+    """The bytes of groups, of parts of groups and of rows that each server sends; one that has none of them is not asked."""
+    groups, sizes = world.states.groups, _group_sizes(world, op.dense)
+    for part in op.parts:
+        owner = groups[part.group].task
+        sizes[owner] = sizes.get(owner, 0.0) + part.size_bytes
+    for table in op.tables:
+        for shard in table.shards:
+            owner, count = groups[shard.group].task, rows[table.number].count_in(shard.first, shard.stop)
+            if count:
+                sizes[owner] = sizes.get(owner, 0.0) + count * (table.row_bytes + ID_BYTES)
+    return sizes
 
 
-def _shared_s(link: Link, sizes: Sequence[float], size_bytes: float) -> float:
-    """Seconds until so many bytes have passed a link with others: each of those has passed as many, or all that it has."""
-    bandwidth = link.bandwidth_bytes_per_s
-    return sum([min(size, size_bytes) for size in sizes]) / bandwidth if bandwidth else 0.0
+def _sent(world: World, op: ApplyAll, priced: PricedProgram, rows: Mapping[int, RowNumbers]) -> list[SentUpdate]:
+    """What each server gets of an update."""
+    updates: list[SentUpdate] = []
+    for part in op.parts:
+        if part.task != world.chief.name:  # what is the chief's travels with the reply
+            counts = [rows[operand.number].count_in(operand.first, operand.stop) for operand in part.rows]
+            seconds = _seconds(world.task(part.task), priced.costs[part.number])
+            updates.append(SentUpdate(part.task, sent_bytes(part, counts), seconds))
+    return updates
