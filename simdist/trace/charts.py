@@ -13,18 +13,24 @@ import numpy as np
 
 from simdist.trace.axes import new_axes, show_names_as_they_are
 from simdist.trace.event_log import EventLog
+from simdist.trace.lane_axis import name_rows, row_inch
 from simdist.trace.staleness import stale_updates
 from simdist.trace.styles import SPAN_STYLES
 from simdist.trace.summary import utilisation_by_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["queue", "staleness", "utilisation"]
 
 BAR_COLOR = SPAN_STYLES["compute"].color
 GRID_COLOR = "#e3e6ea"
+CHART = "A chart of a trace"
+WIDTH_INCH, HEIGHT_INCH = 7.0, 3.2
+FRAME_INCH, LOWEST_INCH = 0.7, 0.1  # of the height: for what stands below the rows; at least for the rows
+BAR_WIDTH, LOW_INCH = 0.8, 0.03  # of the room of a bar; in lower rows there is no room between bars
 
 
 def staleness(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
@@ -42,9 +48,11 @@ def staleness(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
         >>> staleness(Trace()).axes[0].get_ylabel()
         'updates'
     """
-    ax = new_axes("A chart of a trace", 7.0, 3.2) if ax is None else ax
+    ax = new_axes(CHART, WIDTH_INCH, HEIGHT_INCH) if ax is None else ax
     values, counts = np.unique(stale_updates(trace).staleness, return_counts=True)
-    ax.bar(values, counts, color=SPAN_STYLES["apply"].color)
+    ax.add_collection(_bars(values, counts, BAR_WIDTH, SPAN_STYLES["apply"].color, upright=True))
+    ax.autoscale_view()
+    ax.set_ylim(bottom=0)
     ax.set_xticks(range(int(values.max(initial=0)) + 1) if len(values) < 20 else values[:: len(values) // 10])
     _frame(ax, "staleness (updates between read and apply)", "updates", grid="y")
     return ax.figure
@@ -65,12 +73,15 @@ def utilisation(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
         >>> utilisation(Trace()).axes[0].get_xlabel()
         'share of the run in which devices compute (%)'
     """
-    ax = new_axes("A chart of a trace", 7.0, 3.2) if ax is None else ax
     shares = utilisation_by_task(trace)
-    places = range(len(shares))
-    ax.barh(places, [100 * share for share in shares.values()], color=BAR_COLOR)
-    ax.set_yticks(places, list(shares), parse_math=False)
-    ax.set(xlim=(0, 100), ylim=(len(shares) - 0.4 if shares else 0.6, -0.6))
+    rows = max(len(shares), 1)
+    if ax is None:
+        ax = new_axes(CHART, WIDTH_INCH, max(HEIGHT_INCH, FRAME_INCH + rows * row_inch(rows)))
+    inch = max(ax.bbox.height / ax.figure.dpi, LOWEST_INCH) / rows
+    percent = 100.0 * np.array(list(shares.values()), float)
+    ax.add_collection(_bars(np.arange(len(shares)), percent, BAR_WIDTH if inch > LOW_INCH else 1.0, BAR_COLOR))
+    name_rows(ax, list(shares), inch)
+    ax.set_xlim(0, 100)
     _frame(ax, "share of the run in which devices compute (%)", "", grid="x")
     return ax.figure
 
@@ -92,7 +103,7 @@ def queue(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
         >>> queue(trace).axes[0].lines[0].get_label()
         'chief:0'
     """
-    ax = new_axes("A chart of a trace", 7.0, 3.2) if ax is None else ax
+    ax = new_axes(CHART, WIDTH_INCH, HEIGHT_INCH) if ax is None else ax
     lanes = trace.counters.lanes_of("queue")
     end_s = trace.end_s()
     for lane in lanes:
@@ -104,6 +115,15 @@ def queue(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     ax.set_ylim(bottom=0)
     _frame(ax, "virtual time (s)", "closures in the queue", grid="y")
     return ax.figure
+
+
+def _bars(positions: np.ndarray, lengths: np.ndarray, thickness: float, color: str, upright: bool = False) -> PolyCollection:
+    """Bars from zero to their lengths, which lie, or stand upright; all are one artist, for thousands would take minutes."""
+    from matplotlib.collections import PolyCollection
+
+    low, high, zero = positions - thickness / 2, positions + thickness / 2, np.zeros(len(positions))
+    corners = np.stack([zero, low, lengths, low, lengths, high, zero, high], axis=1).reshape(-1, 4, 2)
+    return PolyCollection(list(corners[:, :, ::-1] if upright else corners), facecolors=color, linewidths=0)
 
 
 def _frame(ax: Axes, x_label: str, y_label: str, grid: Literal["x", "y"]) -> None:

@@ -20,7 +20,7 @@ from simdist.trace.axes import new_axes, show_names_as_they_are
 from simdist.trace.boxes import Boxes, boxes_by_category
 from simdist.trace.down_times import unfinished_down_times
 from simdist.trace.event_log import EventLog
-from simdist.trace.lane_labels import lane_label
+from simdist.trace.lane_axis import name_rows, row_inch
 from simdist.trace.mark_plots import draw_marks, legend_handles
 from simdist.trace.styles import SPAN_STYLES, span_style
 from simdist.trace.time_axis import set_time_ticks
@@ -38,7 +38,6 @@ BAND_HEIGHT, WORK_HEIGHT = 0.84, 0.50  # of a lane
 DOWN_LEVEL, DOWN = 3, "down"
 MARGIN = 0.015  # of the run, on both sides
 WIDTH_INCH, PLOT_PX = 10.0, 880.0  # of a picture, and of its lanes (100 CSS pixels are an inch)
-MOST_LANES_INCH = 12.0
 
 
 def lane_names(trace: EventLog) -> list[str]:
@@ -85,7 +84,7 @@ def timeline(trace: EventLog, ax: Axes | None = None, view_s: Sequence[float] = 
     if not isinstance(trace, EventLog):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"timeline: expected a Trace, got {type(trace).__name__}; pass cluster.trace.")
     lanes = lane_names(trace)
-    lane_inch = _lane_inch(len(lanes))
+    lane_inch = row_inch(len(lanes))
     ax = new_axes("A picture of a trace", WIDTH_INCH, 1.25 + max(len(lanes), 1) * lane_inch) if ax is None else ax
     _draw_frame(ax, lanes, lane_inch)
     _draw_view(ax, view_s or _whole(trace))
@@ -97,11 +96,6 @@ def timeline(trace: EventLog, ax: Axes | None = None, view_s: Sequence[float] = 
     return ax.figure
 
 
-def _lane_inch(lanes: int) -> float:
-    """The height of a lane: fewer lanes get more room."""
-    return min(0.42, MOST_LANES_INCH / max(lanes, 1))
-
-
 def _whole(trace: EventLog) -> tuple[float, float]:
     """The view of a whole run, as the interactive timeline begins with."""
     first_s = min(0.0, trace.spans.start.min(initial=0.0), min((instant.time_s for instant in trace.instants), default=0.0))
@@ -110,17 +104,9 @@ def _whole(trace: EventLog) -> tuple[float, float]:
 
 
 def _draw_frame(ax: Axes, lanes: list[str], lane_inch: float) -> None:
-    ax.set_ylim(len(lanes) - 0.4 if lanes else 0.6, -0.6)
-    lane_pt = lane_inch * 72
-    every = max(1, int(np.ceil(8 / lane_pt)))
-    labels = [lane_label(lane) for lane in lanes[::every]]
-    ax.set_yticks(range(0, len(lanes), every), [label.text for label in labels])
-    for tick, label in zip(ax.get_yticklabels(), labels, strict=True):
-        tick.set_parse_math(False)  # a dollar sign in a name begins no formula
-        tick.set(fontsize=min(8.5 if label.is_part else 10.0, max(6.5, lane_pt * 0.85)), color="#57606a" if label.is_part else "#1b1f24")
+    name_rows(ax, lanes, lane_inch)
     ax.set_axisbelow(True)
     ax.grid(axis="x", color="#e3e6ea", linewidth=0.8)
-    ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
 
 

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from simdist.trace import Trace, charts
 
@@ -30,19 +32,60 @@ def trace() -> Trace:
     return trace
 
 
-def bars(figure: Figure) -> list[Rectangle]:
-    return [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+def bars(figure: Any) -> list[tuple[float, float, float, float]]:
+    """The left, lower, right and upper end of each bar."""
+    (drawn,) = (artist for artist in figure.axes[0].collections if isinstance(artist, PolyCollection))
+    return [path.get_extents().extents.tolist() for path in drawn.get_paths()]
 
 
 def test_staleness_has_a_bar_for_each_count(trace: Trace) -> None:
-    drawn = bars(trace.staleness())
-    assert [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in drawn] == [(0.0, 1.0), (1.0, 1.0)]
+    figure = trace.staleness()
+    assert bars(figure) == [pytest.approx((-0.4, 0.0, 0.4, 1.0)), pytest.approx((0.6, 0.0, 1.4, 1.0))]
+    (left, right), (low, high) = figure.axes[0].get_xlim(), figure.axes[0].get_ylim()
+    assert left < -0.4 < 1.4 < right and low == 0.0 and high > 1.0
 
 
 def test_utilisation_has_a_bar_for_each_task_in_percent(trace: Trace) -> None:
     figure = trace.utilisation()
-    assert [bar.get_width() for bar in bars(figure)] == [25.0, 25.0, 50.0]
+    assert bars(figure) == [pytest.approx((0.0, row - 0.4, share, row + 0.4)) for row, share in enumerate((25.0, 25.0, 50.0))]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["worker:0", "worker:1", "ps:0"]
+
+
+def trace_of(tasks: int) -> Trace:
+    trace = Trace()
+    for worker in range(tasks):
+        trace.span(f"worker:{worker}", "compute", "step", 0.0, 1.0 + worker)
+    return trace
+
+
+@pytest.mark.parametrize("tasks", [1, 3, 20, 60, 500, 2000])
+def test_utilisation_of_many_tasks_can_be_read(tasks: int) -> None:
+    """Names do not overlap, and all tasks are there, however many there are: the picture grows, to a bound."""
+    figure = trace_of(tasks).utilisation()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 - 1.0 for upper, lower in pairwise(boxes))
+    assert len(boxes) == tasks or len(boxes) > 40
+    assert len(bars(figure)) == tasks
+    assert figure.get_figheight() < 13.0
+
+
+def test_utilisation_on_low_axes_names_as_many_tasks_as_fit() -> None:
+    figure = Figure(figsize=(4.0, 2.0))
+    trace_of(200).utilisation(ax=figure.add_subplot())
+    FigureCanvasAgg(figure).draw()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+    assert 5 < len(boxes) < 20 and all(upper.y0 >= lower.y1 - 1.0 for upper, lower in pairwise(boxes))
+
+
+@pytest.mark.parametrize("chart", [charts.utilisation, charts.staleness])
+def test_many_bars_are_one_artist(chart: Callable[..., Any]) -> None:
+    trace = trace_of(300)
+    for version in range(300):
+        trace.span("ps:0", "apply", "sgd", version, version + 1.0, version=version + 1, read_version=0)
+    ax = chart(trace).axes[0]
+    assert len(ax.get_children()) < 20 and len(ax.get_yticks()) < 150
 
 
 def test_queue_is_a_step_line_to_the_end_of_the_run(trace: Trace) -> None:
