@@ -108,7 +108,21 @@ class EventLog:
         return number
 
     def span(self, lane: str, category: str, name: str, start_s: float, end_s: float, *, cause: int = NO_CAUSE, **facts: object) -> int:
-        """Record work that is over, with any facts; as `add`, but the kind is looked up."""
+        """Record work that is over; as `add`, but the kind is looked up.
+
+        Args:
+            lane, category: whose work it is, and of what sort.
+            name: of the work; ``{fact}`` in it stands for the value of one of the first two facts, by the alphabet, that are numbers.
+            start_s, end_s: in virtual seconds.
+            cause: the number of the last record that this work waited for (default -1: none).
+            facts: any, by name.
+
+        Example:
+            >>> log = EventLog()
+            >>> _ = log.span("worker:0", "read", "read of {bytes} bytes", 0.0, 0.5, bytes=32)
+            >>> log.spans[0].name
+            'read of 32 bytes'
+        """
         if not self.enabled:
             return NO_CAUSE
         kind, a, b = self.spans.kinds.derive(lane, category, name, facts)
