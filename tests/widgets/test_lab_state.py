@@ -78,6 +78,32 @@ def test_link_is_full_while_a_long_message_is_on_its_way() -> None:
     assert session.state == "paused"
 
 
+def test_loads_after_a_rewind_are_those_since_the_start() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        strategy = sd.ParameterServerStrategy(cluster)
+        with strategy.scope():
+            w = sd.Variable(np.zeros(1_000_000, np.float32), name="w")  # 4 MB at 1 MB/s
+        chief = sd.ClusterCoordinator(strategy)
+        chief.schedule(sd.function(lambda: w.value.sum()))
+        chief.join()
+
+    def load(begin_s: float | None, now_s: float) -> dict[str, float]:
+        """The loads at a second; of a run that was looked at once before, at the second that it begins with, and rewound."""
+        session = Session(program, sd.Cluster({"worker": 1, "ps": 1}, network=sd.hardware.Network(bandwidth=1e6)))
+        loads = LinkLoads()
+        if begin_s is not None:
+            session.advance(until=begin_s)
+            loads.since_last_state(session)
+            session.rewind(min(begin_s, now_s))
+        session.advance(until=now_s)
+        return loads.since_last_state(session)
+
+    for now_s in (1.0, 2.0, 2.5):
+        assert load(2.0, now_s) == load(None, now_s)
+        assert load(2.0, now_s)["ps:0"] == pytest.approx(1.0, abs=1e-3)
+    assert load(2.0, 0.0)["ps:0"] == 0.0
+
+
 def test_links_have_their_share_of_a_collective_before_it_ends() -> None:
     session = Session(programs.one_reduction("reduction to one"), sd.Cluster({"worker": 4}, network=sd.hardware.Network(bandwidth=1e6)))
     loads = LinkLoads()

@@ -107,6 +107,11 @@ class LinkLoads:
     """The share of each link's bandwidth that was in use between two states."""
 
     def __init__(self) -> None:
+        self._begin_again(0)
+
+    def _begin_again(self, number: int) -> None:
+        """Count from the start of a run; of this number among those of its session."""
+        self._run = number
         self._now_s = 0.0
         self._bytes: dict[str, float] = {}
         self._loads: dict[str, float] = {}
@@ -114,11 +119,13 @@ class LinkLoads:
     def since_last_state(self, session: Session) -> dict[str, float]:
         """The load of each line of the picture, 0 to 1: the greater one of its two directions. A grid of cells has no lines.
 
-        Where no time has passed since the last state, its loads.
+        Where no time has passed since the last state, its loads. After a rewind, the load since the start: what was seen is void.
         """
         world = session.cluster.world
         if len(world.tasks) > MOST_SINGLE:
             return {}
+        if session.begun_again != self._run:
+            self._begin_again(session.begun_again)
         passed_s = session.now - self._now_s
         if passed_s == 0.0 and self._loads:
             return self._loads
