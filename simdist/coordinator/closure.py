@@ -61,7 +61,7 @@ class Closure:
     def accepted(self, worker: str) -> None:
         """The closure counts, as this worker has run it: what it has taken of datasets is used up."""
         for per_worker, iterator in zip(self.resuming, self.taken.get(worker, ()), strict=False):
-            per_worker.accepted[worker] = iterator.state_dict()
+            per_worker.note(worker, iterator.state_dict())
 
     def cancelled(self, cause: BaseException | None) -> CancelledError:
         """The error of a closure that is dropped because another one failed; it says whether anything of it may count."""

@@ -113,7 +113,8 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
         self.source = source
         self.pipelines = dict(pipelines or {})
         self.resume = resume
-        self.taken_over: dict[str, str] = {}  # whose pipeline a worker has
+        self._new_numbers = itertools.count()
+        self._numbers = {worker: next(self._new_numbers) for worker in self.pipelines}
         self._workers = workers or (lambda: self.pipelines)
 
     def make(self, worker: Worker, context: InputContext) -> Dataset | DistributedDataset:
@@ -130,9 +131,12 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
             there = self._workers()
             left = next((name for name in self.pipelines if name not in there), None)
             self.pipelines[worker] = context if left is None else self.pipelines.pop(left)
-            if left is not None:
-                self.taken_over[worker] = left
+            self._numbers[worker] = next(self._new_numbers) if left is None else self._numbers.pop(left)
         return self.pipelines[worker]
+
+    def pipeline_number(self, worker: str) -> int | str:
+        """What identifies the pipeline that a worker has, whichever had it before; its own name where it has none."""
+        return self._numbers.get(worker, worker)
 
     def __iter__(self) -> PerWorkerIterator:
         """An iterator on each worker.
@@ -152,7 +156,7 @@ class PerWorkerIterator(PerWorker[DatasetIterator | DistributedIterator]):
     """An iterator on each worker; pass it to a step, and call ``next`` there.
 
     Attributes:
-        accepted: of a dataset that is resumed: where each worker stands after its last closure that counts.
+        accepted: of a dataset that is resumed: where each pipeline stands after the last closure that counts of the worker that has it.
     """
 
     name = "iterator"
@@ -160,24 +164,24 @@ class PerWorkerIterator(PerWorker[DatasetIterator | DistributedIterator]):
     def __init__(self, dataset: PerWorkerDataset) -> None:
         super().__init__(dataset.strategy)
         self.dataset = dataset
-        self.accepted: dict[str, Position] = {}
+        self.accepted: dict[int | str, Position] = {}
 
     def make(self, worker: Worker, context: InputContext) -> DatasetIterator | DistributedIterator:
-        made = iter(self.dataset.on(worker, lambda _: context))
-        left = self.dataset.taken_over.get(worker.name)
-        if left in self.accepted:
-            self.accepted[worker.name] = self.accepted.pop(left)
-        return made
+        return iter(self.dataset.on(worker, lambda _: context))
+
+    def note(self, worker: str, position: Position) -> None:
+        """A closure of this worker counts, after which its iterator stands there."""
+        self.accepted[self.dataset.pipeline_number(worker)] = position
 
     def is_in_place(self, worker: Worker) -> bool:
         """Whether the worker's iterator stands where the next closure has to begin."""
         iterator: DatasetIterator | DistributedIterator | None = worker.local.get(self.number)
-        return iterator is not None and iterator.state_dict() == self.accepted.get(worker.name)
+        return iterator is not None and iterator.state_dict() == self.accepted.get(self.dataset.pipeline_number(worker.name))
 
     def put_in_place(self, worker: Worker) -> None:
         """Let the worker's iterator stand after the last batch of a closure that counts: its process is new, or a closure did not count."""
         iterator: DatasetIterator | DistributedIterator = worker.local[self.number]
-        position = self.accepted.setdefault(worker.name, iterator.state_dict())
+        position = self.accepted.setdefault(self.dataset.pipeline_number(worker.name), iterator.state_dict())
         if iterator.state_dict() != position:
             iterator.go_to(position)
 

@@ -120,6 +120,30 @@ def test_a_new_iterator_begins_anew_although_the_dataset_is_resumed() -> None:
         assert rows == [0, 1, 2]
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_each_iterator_goes_on_where_it_stood_however_often_its_pipeline_is_handed_on(hops: int, devices: int) -> None:
+    """Also one that the workers in between have never used."""
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), devices_per_worker=devices)
+    coordinator = sd.ClusterCoordinator(strategy)
+    distributed = strategy.distribute_datasets_from_function(lambda _: sd.Dataset.range(ROWS).batch(1))
+    dataset = coordinator.create_per_worker_dataset(distributed, resume=True)
+    used, rested = iter(dataset), iter(dataset)
+    step = sd.function(lambda iterator: strategy.run(lambda row: sd.get_replica_context().all_gather(row * 1, axis=0), (next(iterator),)))
+
+    def take(iterator: Any, count: int) -> list[int]:
+        values = coordinator.fetch([coordinator.schedule(step, args=(iterator,)) for _ in range(count)])
+        return [int(row) for value in values for row in strategy.local_results(value)[0]]
+
+    found = {id(used): take(used, 2), id(rested): take(rested, 2)}
+    for hop in range(hops):
+        coordinator.add_worker()
+        coordinator.remove_worker(f"worker:{hop}")
+        found[id(used)] += take(used, 1)
+    found[id(rested)] += take(rested, 2)
+    assert found == {id(used): list(range((2 + hops) * devices)), id(rested): list(range(4 * devices))}
+
+
 @pytest.mark.parametrize("engine", [{}, {"isolated": True}], ids=["shared", "isolated"])
 def test_it_changes_nothing_where_nothing_fails(engine: dict[str, Any]) -> None:
     coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}, engine="in_process", **engine)))
