@@ -27,6 +27,7 @@ from keras.src.utils import naming
 from simdist.program.arrays import Array
 from simdist.program.saved_parts import SavedParts, built
 from simdist.training.keras_model import StrategyModel
+from simdist.variables.keras_objects import is_scaling
 
 __all__ = ["saved_variables"]
 
@@ -81,7 +82,7 @@ class _Walk:
             self.found.strategy = self.found.strategy or holder.simdist_strategy
         match holder:
             case BaseOptimizer():
-                self._list(path, holder.variables)
+                self._numbered(path, _of_optimizer(holder))
                 if not holder.built:
                     self.found.unbuilt.append(holder)
                     _notify_of_build(holder)
@@ -103,7 +104,10 @@ class _Walk:
             self._of_model(holder, path)
 
     def _list(self, path: str, variables: Iterable[keras.Variable]) -> None:
-        for number, variable in enumerate(variables):
+        self._numbered(path, enumerate(variables))
+
+    def _numbered(self, path: str, variables: Iterable[tuple[int, keras.Variable]]) -> None:
+        for number, variable in variables:
             self.found.variables[_joined(path, f"vars/{number}")] = variable
 
     def _layer(self, layer: Saveable, path: str) -> None:
@@ -139,6 +143,18 @@ class _Walk:
             self.visit(model.optimizer, _joined(path, "optimizer"))
         for number, metric in enumerate(model.metrics):
             self.visit(metric, _joined(path, f"metrics/{number}"))
+
+
+def _of_optimizer(optimizer: Saveable) -> Iterator[tuple[int, keras.Variable]]:
+    """The variables of an optimizer, with the numbers that they have when it is built."""
+    if optimizer.built:
+        yield from enumerate(optimizer.variables)
+        return
+    own: Sequence[keras.Variable] = optimizer._variables
+    yield from enumerate(own)
+    if is_scaling(optimizer):  # whose build makes its step counter and its scale, before the slots of the inner one
+        for number, variable in _of_optimizer(optimizer.inner_optimizer):
+            yield len(own) + 2 + number, variable
 
 
 def _notify_of_build(optimizer: Saveable) -> None:

@@ -168,6 +168,41 @@ def test_plain_keras_goes_on_from_the_same_slots() -> None:
         status.assert_consumed()
 
 
+@pytest.mark.parametrize("is_wrapped", [True, False], ids=["sd.Optimizer", "Keras"])
+@pytest.mark.parametrize("optimizer", ["Adam", "loss scale"])
+def test_variables_that_exist_before_build_get_the_values_that_they_have_after_it(optimizer: str, is_wrapped: bool) -> None:
+    """Of a `LossScaleOptimizer` some have other numbers before `build` than after it."""
+    path, _ = saved(optimizer, "mirrored")
+    other = Training(optimizer, "mirrored")
+    inner = other.optimizer.wrapped
+    sd.Checkpoint(optimizer=other.optimizer if is_wrapped else inner).restore(path).expect_partial()
+    assert int(inner.iterations) == BEFORE
+    np.testing.assert_allclose(inner.learning_rate, 0.1)
+    other.optimizer.build(other.variables)
+    read = files.read(Path(path))[1]
+    for number, found in enumerate(inner.variables):
+        np.testing.assert_array_equal(np.asarray(found), read[f"optimizer/vars/{number}"], err_msg=found.path)
+
+
+def test_each_variable_of_a_multi_optimizer_gets_its_value(tmp_path: Path) -> None:
+    """The numbers of those of its second optimizer depend on the slots of the first."""
+
+    def multi() -> tuple[Any, Any]:
+        variables = [keras.Variable(np.ones(2, np.float32), name="a"), keras.Variable(np.ones(3, np.float32), name="b")]
+        of_names = keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.25, momentum=0.5), {"a": keras.optimizers.Adam(0.1)})
+        return variables, keras.optimizers.MultiOptimizer(of_names)
+
+    variables, optimizer = multi()
+    optimizer.apply([np.ones(2, np.float32), np.ones(3, np.float32)], variables)
+    path = sd.Checkpoint(optimizer=optimizer).save(tmp_path / "ckpt")
+    others, other = multi()
+    sd.Checkpoint(optimizer=other).restore(path).expect_partial()
+    assert int(other.iterations) == 1
+    other.build(others)
+    for before, after in zip(optimizer.variables, other.variables, strict=True):
+        np.testing.assert_array_equal(np.asarray(after), np.asarray(before), err_msg=before.path)
+
+
 def test_an_optimizer_of_another_kind_is_refused_or_reported(tmp_path: Path) -> None:
     training = Training("SGD", "one device")
     training.take(GRADIENTS[:1])
