@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from simdist.checkpoint.files import read
@@ -19,6 +20,7 @@ from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import KEPT, REPLICA_VALUES, CompanionPart, Contents, OwnPart, Part, StatePart, VariablePart
 from simdist.checkpoint.rules import SavedRules
 from simdist.checkpoint.status import RestoreStatus
+from simdist.program.arrays import HostArray
 from simdist.program.restored_together import Followed, restored_together
 from simdist.program.saved_parts import SavedState, when_built
 
@@ -114,7 +116,7 @@ class Restoring:
         passed_over = ("simdist/", f"{REPLICA_VALUES}/", *self._waiting)
         status.superfluous[:] = [path for path in there if not path.startswith(passed_over) and not self._is_used(path)]
         for holder in {id(holder): holder for _, holder in waiting_for}.values():
-            when_built(holder, self._go_on)
+            when_built(holder, self._go_on, partial(self._values_below, [path for path, one in found.unbuilt if one is holder]))
 
     def _without_variables(self, found: Objects, path: str) -> list[str]:
         """The paths below which an object has no variables yet."""
@@ -158,6 +160,16 @@ class Restoring:
         """Whether the checkpoint has values for an object that has no variables yet."""
         prefixes = tuple(f"{name}/" for name in (path, self.manifest.aliases.get(path, path)))
         return any(name.startswith(prefixes) and not self._is_used(name) for name in (*self.contents.arrays, *self.manifest.aliases))
+
+    def _values_below(self, paths: Sequence[str]) -> dict[str, HostArray]:
+        """The values that nothing has taken yet of an object with these paths, by their paths in it."""
+        values: dict[str, HostArray] = {}
+        for name in (*self.contents.arrays, *self.manifest.aliases):
+            there = self.manifest.aliases.get(name, name)
+            base = next((path for path in paths if name.startswith(f"{path}/")), None)
+            if base is not None and there in self.contents.arrays and not self._is_used(there):
+                values[name.removeprefix(f"{base}/")] = self.contents.arrays[there]
+        return values
 
     def _go_on(self) -> None:
         """Variables have been made for which values have waited."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from simdist.program.arrays import Array
 
-__all__ = ["OwnState", "SavedParts", "SavedScope", "SavedState", "built", "when_built"]
+__all__ = ["OwnState", "SavedParts", "SavedScope", "SavedState", "built", "waiting_values", "when_built"]
 
 SavedState: TypeAlias = Any
 """State as plain data: numbers, text, lists and dicts, as JSON knows them."""
@@ -60,12 +60,31 @@ WAITING = "_simdist_waiting"
 """The attribute of an object that has what waits for it: with the object it goes, and whatever knows the object."""
 
 
-def when_built(holder: object, function: Callable[[], object]) -> None:
-    """Call a function once, when the variables of an object exist that do not exist yet."""
-    vars(holder).setdefault(WAITING, []).append(function)
+class Waiting(NamedTuple):
+    """What waits for the variables of an object.
+
+    Attributes:
+        function: is called when they exist.
+        values: gives the values that they will have, by their paths in the object.
+    """
+
+    function: Callable[[], object]
+    values: Callable[[], Mapping[str, Array]]
+
+
+def when_built(holder: object, function: Callable[[], object], values: Callable[[], Mapping[str, Array]]) -> None:
+    """Call a function once, when the variables of an object exist that do not exist yet; `values` gives those that they will have."""
+    vars(holder).setdefault(WAITING, []).append(Waiting(function, values))
+
+
+def waiting_values(holder: object) -> dict[str, Array]:
+    """The values that wait for the variables of an object, by their paths in it; of several for one path that which comes last."""
+    waiting: list[Waiting] = vars(holder).get(WAITING, [])
+    return {path: value for one in waiting for path, value in one.values().items()}
 
 
 def built(holder: object) -> None:
     """The variables of an object exist from now on."""
-    for function in vars(holder).pop(WAITING, ()):
-        function()
+    waiting: list[Waiting] = vars(holder).pop(WAITING, [])
+    for one in waiting:
+        one.function()

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 
 from simdist.arguments import flag
 from simdist.collectives.compression import Compressor
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import ArrayLike
 from simdist.program.narrowing import canonical
+from simdist.program.saved_parts import waiting_values
 from simdist.program.scope import current_scope
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
@@ -33,7 +34,7 @@ from simdist.variables.keras_objects import (
     trained_variables,
 )
 from simdist.variables.loss_scaling import all_finite, unscaled, without_scale
-from simdist.variables.optimizer_rule import OptimizerRule
+from simdist.variables.optimizer_rule import OptimizerRule, is_count
 from simdist.variables.row_rule import warn_of_whole_tables
 from simdist.variables.rule_parts import require_part
 from simdist.variables.variable import Variable
@@ -218,10 +219,22 @@ class Optimizer:
 
     @property
     def iterations(self) -> KerasVariable | ArrayLike:
-        """The number of updates; each set of variables of an Optax transformation counts by itself."""
+        """The number of updates; each set of variables of an Optax transformation counts by itself, and this is the sum.
+
+        What was restored counts at once, also where the variables are not known yet: they are those of `build`, or of the first step.
+
+        Raises:
+            FailedPreconditionError: a step asks before there is a count, or while one that was restored waits for its variables.
+        """
         if is_keras_optimizer(self.wrapped):
             return self.wrapped.iterations
-        return sum(rule.count() for rule in self._rules)
+        waiting = [int(count) for path, count in waiting_values(self).items() if is_count(path)]
+        if waiting and active_tracer() is not None:
+            raise FailedPreconditionError(
+                f"The count of steps of the optimizer was restored ({sum(waiting)}), and the step would have it as a constant, as it waits "
+                "for the variables of the optimizer. Call its build() with the variables before the step."
+            )
+        return sum(waiting) + sum(rule.count() for rule in self._rules)
 
 
 def _require_one_each(variables: Sequence[Variable]) -> None:

@@ -47,7 +47,7 @@ from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
 from simdist.variables.update_rule import UpdateRule
 from simdist.variables.variable import Variable
 
-__all__ = ["OptimizerRule"]
+__all__ = ["OptimizerRule", "is_count"]
 
 # Numbers of rows for which a rule keeps how it changes them: a step has one, or a few where its batches differ.
 KEPT_FORMS = 32
@@ -214,7 +214,7 @@ class OptimizerRule(UpdateRule):
             trained = self.variables[max(number, 0)].placement
             if role.kind == "slot":
                 of_role.sort(key=order.__getitem__)
-            path = f"slots/{role.number}/{number}" if role.kind == "slot" else f"{role.kind}/{role.number}"
+            path = _path_of(role, number)
             found[path] = unplaced(path, *whole_of(trained, of_role) if role.kind == "slot" else copies_of(trained, of_role))
         return found
 
@@ -309,3 +309,13 @@ class OptimizerRule(UpdateRule):
         build = keras_slot_optimizer if is_keras_optimizer(self.optimizer) else optax_slot_optimizer
         slot_optimizer = build(self.optimizer, cells)  # pyright: ignore[reportArgumentType]
         return slot_optimizer, [cell.aval for _, cell in cells]
+
+
+def _path_of(role: Role, number: int) -> str:
+    """The path of a variable of the state: the number of each slot, and of the variable that it belongs to."""
+    return f"slots/{role.number}/{number}" if role.kind == "slot" else f"{role.kind}/{role.number}"
+
+
+def is_count(path: str) -> bool:
+    """Whether a path in an optimizer, behind the number of a rule, is that of the rule's count of steps."""
+    return path.partition("/")[2] == _path_of(Role("iteration"), -1)
