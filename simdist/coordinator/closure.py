@@ -21,7 +21,8 @@ from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
 from simdist.runtime.work import LinkedStep, RunningClosure, StepCall, Worker, running_closure
 from simdist.runtime.worker_replicas import LinkedReplicas, ReplicaCalls
-from simdist.strategies.parameter_server import ParameterServerStrategy, making_dataset
+from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.strategies.server_input import making_dataset
 
 __all__ = ["Closure", "new_closure"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from simdist.arguments import flag, optional_flag, whole_number
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["InputContext", "InputOptions", "InputReplicationMode"]
+__all__ = ["InputContext", "InputOptions", "InputReplicationMode", "checked_options", "require_common_pipeline"]
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,41 @@ class InputOptions:
                 "experimental_replication_mode=InputReplicationMode.PER_REPLICA; set it, or leave the placement out"
             )
         whole_number(self.experimental_per_replica_buffer_size, "experimental_per_replica_buffer_size", 1)
+
+
+def checked_options(options: object, name: str = "options") -> InputOptions:
+    """The options of an input, as they were given or as they are by default.
+
+    Args:
+        options: `InputOptions`, or None.
+        name: of the argument.
+
+    Raises:
+        TypeError: something else.
+        InvalidArgumentError: the pipeline is to run on a device.
+    """
+    if options is None:
+        return InputOptions()
+    if not isinstance(options, InputOptions):
+        raise TypeError(f"{name} is {options!r}; expected sd.InputOptions(...) or None")
+    if options.experimental_place_dataset_on_device:
+        raise InvalidArgumentError(
+            "experimental_place_dataset_on_device=True is not simulated: the pipelines run on the workers' processors. Leave it out."
+        )
+    return options
+
+
+def require_common_pipeline(options: InputOptions) -> None:
+    """Refuse a pipeline for each replica where there is one dataset.
+
+    Raises:
+        NotImplementedError: it was asked for, and needs a function that makes the datasets.
+    """
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+        raise NotImplementedError(
+            "one dataset cannot be read by a pipeline per replica; expected InputReplicationMode.PER_WORKER; "
+            "give a function that makes the datasets (distribute_datasets_from_function) instead"
+        )
 
 
 def _mode(word: object) -> InputReplicationMode:

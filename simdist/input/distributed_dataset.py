@@ -15,8 +15,7 @@ from simdist.data import Dataset
 from simdist.data.caching import give_common_seeds
 from simdist.data.leaves import Element, Tree
 from simdist.data.options import AutoShardPolicy
-from simdist.errors import InvalidArgumentError
-from simdist.input.context import InputContext, InputOptions
+from simdist.input.context import InputContext, InputOptions, checked_options
 from simdist.input.distributed_input import DistributedInput
 from simdist.input.distributed_iterator import DistributedIterator
 from simdist.input.function_input import FunctionInput
@@ -52,19 +51,13 @@ class DistributedDataset:
     """
 
     def __init__(self, strategy: ReplicaLayout, source: Source, options: InputOptions | None = None) -> None:
-        if options is not None and not isinstance(options, InputOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"options is {options!r}; expected sd.InputOptions(...) or None")
+        self.options = checked_options(options)
         if isinstance(source, (tuple, Mapping, str, bytes)) or hasattr(source, "__array__"):
             raise TypeError(
                 f"distribute_dataset takes an sd.Dataset of global batches, or another iterable of them; got {type(source).__name__}. "
                 "Write sd.Dataset.from_tensor_slices(...).batch(global_batch_size)."
             )
         self.strategy = strategy
-        self.options = InputOptions() if options is None else options
-        if self.options.experimental_place_dataset_on_device:
-            raise InvalidArgumentError(
-                "experimental_place_dataset_on_device=True is not simulated: the pipelines run on the workers' processors. Leave it out."
-            )
         self._source = source
         self.input = self._share()
 

@@ -23,7 +23,7 @@ from simdist.data.leaves import ArraySpec, Element, Tree, unflatten
 from simdist.data.options import AutoShardPolicy
 from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
-from simdist.input.context import InputOptions, InputReplicationMode
+from simdist.input.context import InputOptions, require_common_pipeline
 from simdist.input.prefetch import Pace
 from simdist.input.rebatch import Rebatched
 from simdist.input.sharding import applied_policy, shard_for_worker
@@ -73,11 +73,8 @@ class DistributedInput(InputView):
         legacy_split: bool = False,
     ) -> None:
         super().__init__(num_workers, replicas_per_worker)
-        if input_options is not None and input_options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
-            raise NotImplementedError(
-                "one dataset cannot be read by a pipeline per replica; expected InputReplicationMode.PER_WORKER; "
-                "give a function that makes the datasets (distribute_datasets_from_function) instead"
-            )
+        if input_options is not None:
+            require_common_pipeline(input_options)
         self.dataset = dataset if isinstance(dataset, Dataset) else Dataset.from_iterable(dataset)
         self.policy = applied_policy(self.dataset, self.num_workers, policy)
         self.legacy_split = legacy_split

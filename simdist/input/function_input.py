@@ -10,7 +10,7 @@ from collections.abc import Callable
 from simdist.arguments import takes
 from simdist.data.dataset import Dataset
 from simdist.data.leaves import ArraySpec, Tree, unflatten
-from simdist.input.context import InputContext, InputOptions, InputReplicationMode
+from simdist.input.context import InputContext, InputOptions, InputReplicationMode, checked_options
 from simdist.input.prefetch import Pace
 from simdist.input.row_leaves import RowLeaves, has_fixed_shapes
 from simdist.input.steps import InputIterator
@@ -25,10 +25,12 @@ class DatasetCreator:
 
     Args:
         dataset_fn: called with an `InputContext` by each worker; returns a `Dataset`.
-        input_options: how the elements reach the devices.
+        input_options: how the elements reach the devices in `fit`: from one pipeline per worker, or from one per replica. `evaluate` and
+            `predict` read a single pipeline.
 
     Raises:
         TypeError: `dataset_fn` cannot be called, or `input_options` is not an `InputOptions`.
+        InvalidArgumentError: the pipeline is to run on a device.
 
     Example:
         >>> creator = DatasetCreator(lambda context: Dataset.range(8).batch(context.get_per_replica_batch_size(4)))
@@ -42,10 +44,8 @@ class DatasetCreator:
                 f"DatasetCreator was given {dataset_fn!r}; expected a function that takes an InputContext "
                 "and returns a Dataset; write DatasetCreator(lambda context: dataset)"
             )
-        if input_options is not None and not isinstance(input_options, InputOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"input_options is {input_options!r}; expected an InputOptions or None; write InputOptions(...)")
         self.dataset_fn = dataset_fn
-        self.input_options = input_options
+        self.input_options = checked_options(input_options, "input_options")
 
     def __call__(self, input_context: InputContext) -> Dataset:
         """Build the dataset of one pipeline.
@@ -94,7 +94,7 @@ class FunctionInput(InputView):
     ) -> None:
         super().__init__(num_workers, replicas_per_worker, workers)
         self.creator = DatasetCreator(dataset_fn, input_options)
-        mode = InputReplicationMode.PER_WORKER if input_options is None else input_options.experimental_replication_mode
+        mode = self.creator.input_options.experimental_replication_mode
         self.per_worker = self.replicas_per_worker if mode is InputReplicationMode.PER_REPLICA else 1
         self._datasets: dict[int, Dataset] = {}
 

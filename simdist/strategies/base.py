@@ -15,7 +15,8 @@ import jax
 
 from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
-from simdist.input import InputContext
+from simdist.input import InputContext, InputOptions
+from simdist.input.context import checked_options, require_common_pipeline
 from simdist.lookup.worker_copies import TableCopies, holding_tables
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
@@ -58,14 +59,23 @@ class DistributedFromFunction:
 
     Args:
         dataset_fn: the function.
-        options: kept as they are.
+        options: `InputOptions`. Closures do not wait for elements, so that their buffers have no effect.
         dataset: what was distributed, where it was one dataset for all pipelines.
+
+    Raises:
+        TypeError: `options` are something else.
+        InvalidArgumentError: the pipeline is to run on a device.
+        NotImplementedError: one dataset, and a pipeline per replica.
     """
 
-    def __init__(self, dataset_fn: Callable[[InputContext], Any], options: Any = None, dataset: Dataset | None = None) -> None:
+    def __init__(
+        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None, dataset: Dataset | None = None
+    ) -> None:
         self.dataset_fn = dataset_fn
-        self.options = options
+        self.options = checked_options(options)
         self.dataset = dataset
+        if dataset is not None:
+            require_common_pipeline(self.options)
 
     def on_worker(self, context: InputContext) -> Any:
         """The dataset of one worker."""
@@ -103,7 +113,7 @@ class TrainingStrategy(Protocol):
     def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: int | Sequence[int] | None) -> Tree: ...
     def gather(self, value: Tree, axis: int) -> Tree: ...
     def local_results(self, value: Tree) -> tuple[Tree, ...]: ...
-    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> Any: ...
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None) -> Any: ...
     def distribute_values_from_function(self, value_fn: Callable[[ValueContext], Tree]) -> Tree: ...
 
 
@@ -325,11 +335,16 @@ class Strategy(ReplicaOperations):
 
     # -- input ----------------------------------------------------------------------------------------------------
 
-    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> Any:
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None) -> Any:
         """Datasets that each input pipeline makes by itself from an `InputContext`; their batches are not split.
 
+        Args:
+            dataset_fn: the function; it is called once for each pipeline.
+            options: `InputOptions`: whether each worker has a pipeline, or each replica.
+
         Raises:
-            TypeError: not a function.
+            TypeError: not a function, or `options` are something else.
+            InvalidArgumentError: the pipeline is to run on a device.
         """
         if not callable(dataset_fn):
             raise TypeError(f"distribute_datasets_from_function takes a function of an InputContext; got {type(dataset_fn).__name__}.")

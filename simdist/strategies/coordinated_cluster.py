@@ -21,13 +21,24 @@ def coordinated_cluster(given: object) -> tuple[ClusterResolver, Cluster]:
     """The resolver and the cluster that an argument of a strategy means; None is that of TF_CONFIG.
 
     Raises:
-        InvalidArgumentError: it is neither, a resolver of no cluster or of another one, or the resolver of a task that serves.
+        InvalidArgumentError: it is neither, a resolver of no cluster or of another one, or the resolver of a task that serves; or there is
+            no worker, or no ps.
 
     Example:
         >>> cluster = Cluster({"worker": 2, "ps": 1})
         >>> coordinated_cluster(cluster) == coordinated_cluster(cluster.resolver) == (cluster.resolver, cluster)
         True
     """
+    resolver, cluster = _resolved(given)
+    for job in SERVING:
+        if job not in cluster.spec.jobs or cluster.spec.num_tasks(job) == 0:
+            raise InvalidArgumentError(
+                f"ParameterServerStrategy needs at least one {job} task; the cluster has {cluster.spec.as_dict()!r}."
+            )
+    return resolver, cluster
+
+
+def _resolved(given: object) -> tuple[ClusterResolver, Cluster]:
     cluster = cluster_behind(given)
     if isinstance(cluster, Cluster):
         return cluster.resolver, cluster

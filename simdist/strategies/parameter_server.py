@@ -22,8 +22,7 @@ from simdist.arguments import flag, whole_number
 from simdist.caches import BoundedCache
 from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.input import InputContext
-from simdist.process_state import TaskLocal
+from simdist.input import InputContext, InputOptions
 from simdist.program.arrays import Tree, jax_array
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, program_cache
 from simdist.program.operations import Program, VariableHandle
@@ -40,11 +39,12 @@ from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.coordinated_cluster import coordinated_cluster
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
 from simdist.strategies.ownership import require_a_step, require_own
+from simdist.strategies.server_input import input_of_workers, refuse_variable_of_dataset, require_dataset
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
 from simdist.strategies.server_traffic import hot_rows, traffic_records
 from simdist.strategies.worker_copies import WorkerCopies
-from simdist.strategies.worker_replicas import ReplicatedInput, WorkerReplicas
+from simdist.strategies.worker_replicas import WorkerReplicas
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
@@ -56,11 +56,9 @@ from simdist.variables.state import Cell
 from simdist.variables.traffic import HotRow, TrafficRecord
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["ParameterServerStrategy", "making_dataset"]
+__all__ = ["ParameterServerStrategy"]
 
 T = TypeVar("T")
-making_dataset: TaskLocal[str] = TaskLocal(str)
-"""The worker that makes its dataset now; empty where none does."""
 
 
 class ParameterServerStrategy(Strategy):
@@ -123,11 +121,6 @@ class ParameterServerStrategy(Strategy):
         devices_per_worker: int = 1,
     ) -> None:
         self.cluster_resolver, cluster = coordinated_cluster(cluster_or_resolver)
-        for job in ("worker", "ps"):
-            if job not in cluster.spec.jobs or cluster.spec.num_tasks(job) == 0:
-                raise InvalidArgumentError(
-                    f"ParameterServerStrategy needs at least one {job} task; the cluster has {cluster.spec.as_dict()!r}."
-                )
         if variable_partitioner is not None and (isinstance(variable_partitioner, type) or not callable(variable_partitioner)):
             raise TypeError(f"variable_partitioner is {variable_partitioner!r}; expected for example sd.FixedShardsPartitioner(2)")
         super().__init__(cluster)
@@ -196,12 +189,7 @@ class ParameterServerStrategy(Strategy):
         self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
 
     def create(self, variable: Variable, value: Any) -> None:
-        worker = making_dataset.get()
-        if worker:
-            raise InvalidArgumentError(
-                f"{variable.name!r} was made while {worker} made its dataset, and each worker would make one more. Make variables in "
-                "strategy.scope(), before the dataset, and use them in its functions."
-            )
+        refuse_variable_of_dataset(variable)
         super().create(variable, value)
 
     def place(self, variable: Variable, value: Any) -> Placement:
@@ -353,26 +341,37 @@ class ParameterServerStrategy(Strategy):
             return super().run_step(fn, args, kwargs)
         return self.on_coordinator.run(fn, args, kwargs)
 
-    def distribute_dataset(self, dataset: Dataset, options: Any = None) -> DistributedFromFunction:
+    def distribute_dataset(self, dataset: Dataset, options: InputOptions | None = None) -> DistributedFromFunction:
         """A dataset for `ClusterCoordinator.create_per_worker_dataset`: each worker reads all of it; its replicas take parts of each batch.
 
         Given to `model.fit`, it is the plain dataset.
 
-        Raises:
-            TypeError: not an `sd.Dataset`.
-        """
-        if not isinstance(cast(object, dataset), Dataset):
-            raise TypeError(
-                f"distribute_dataset takes an sd.Dataset; got {type(dataset).__name__}. Write sd.Dataset.from_tensor_slices(...).batch(n)."
-            )
-        if self.replicas is None:
-            return DistributedFromFunction(lambda _: dataset, options, dataset)
-        return ReplicatedInput(self.engine, lambda _: dataset, options, dataset)
+        Args:
+            dataset: of the batches of a worker.
+            options: `InputOptions`. Closures do not wait for elements, so that a larger buffer changes nothing.
 
-    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any], options: Any = None) -> DistributedFromFunction:
-        """Datasets that each worker makes by itself from an `InputContext`; of several replicas each takes batches as they are."""
-        made = super().distribute_datasets_from_function(dataset_fn, options)
-        return made if self.replicas is None else ReplicatedInput(self.engine, dataset_fn, options)
+        Raises:
+            TypeError: not an `sd.Dataset`, or `options` are something else.
+            InvalidArgumentError: the pipeline is to run on a device.
+            NotImplementedError: a pipeline per replica, which needs `distribute_datasets_from_function`.
+        """
+        require_dataset(dataset)
+        return input_of_workers(self.engine, self.num_replicas_in_sync, lambda _: dataset, options, dataset)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
+    ) -> DistributedFromFunction:
+        """Datasets that each worker makes by itself from an `InputContext`; of several replicas each takes batches as they are.
+
+        Args:
+            dataset_fn: called by each worker, when it first needs its dataset.
+            options: `InputOptions`: whether the replicas of a worker take batches of one pipeline in turn, or each has its own.
+
+        Raises:
+            As of every strategy.
+        """
+        super().distribute_datasets_from_function(dataset_fn, options)
+        return input_of_workers(self.engine, self.num_replicas_in_sync, dataset_fn, options)
 
     experimental_distribute_dataset = distribute_dataset
     experimental_distribute_datasets_from_function = distribute_datasets_from_function

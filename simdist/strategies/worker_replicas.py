@@ -17,7 +17,7 @@ from simdist.arguments import require_shallow
 from simdist.caches import BoundedCache
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
-from simdist.input import DistributedDataset, InputContext
+from simdist.input import DistributedDataset, InputContext, InputOptions
 from simdist.input.replica_feed import CommonIterator, ReplicaFeed
 from simdist.input.worker_input import dataset_of_worker
 from simdist.program.arrays import Tree
@@ -150,7 +150,11 @@ class ReplicatedInput(DistributedFromFunction):
     """
 
     def __init__(
-        self, engine: Engine, dataset_fn: Callable[[InputContext], Any], options: Any = None, dataset: Dataset | None = None
+        self,
+        engine: Engine,
+        dataset_fn: Callable[[InputContext], Any],
+        options: InputOptions | None = None,
+        dataset: Dataset | None = None,
     ) -> None:
         super().__init__(dataset_fn, options, dataset)
         self.engine = engine

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Protocol
 
@@ -23,10 +23,11 @@ from simdist.data import Dataset
 from simdist.data.batch import Batch
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import InvalidArgumentError
-from simdist.input import DistributedDataset, InputContext
+from simdist.input import DistributedDataset
 from simdist.program.saved_parts import SavedState
 from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.strategies.server_input import first_pipeline
 from simdist.training.bundling import bundled
 from simdist.training.hooks import Hooks
 from simdist.training.keras_model import Logs, StrategyModel, fixed_steps_per_execution
@@ -81,9 +82,10 @@ class CoordinatedSteps:
             self.sample = iter(data)
             self.supply = _Handing(source, self.sample)
         else:
-            make = data.dataset_fn if isinstance(data, DistributedFromFunction) else data
-            self.sample = iter(make(strategy.input_context(strategy.workers[0])))
-            self.supply = _OfWorkers(self.coordinator, make)
+            make, options = (data.dataset_fn, data.options) if isinstance(data, DistributedFromFunction) else (data, data.input_options)
+            distributed = strategy.distribute_datasets_from_function(make, options)
+            self.sample = iter(first_pipeline(distributed, strategy.input_context(strategy.workers[0])))
+            self.supply = _OfWorkers(self.coordinator, distributed)
         build(model, first_batch("fit", self.sample))
         self.step = train_step_of(model)
         self._logs = StepLogs(model)
@@ -232,10 +234,10 @@ class _OfWorkers:
     """Datasets that a function makes: one for each worker, from which it takes; or all of them handed out, where they are to be read to
     their end."""
 
-    def __init__(self, coordinator: ClusterCoordinator, make: Callable[[InputContext], Dataset]) -> None:
-        self.make = make
+    def __init__(self, coordinator: ClusterCoordinator, distributed: DistributedFromFunction) -> None:
+        self.make = distributed.dataset_fn
         self.strategy = coordinator.strategy
-        self.iterator = iter(coordinator.create_per_worker_dataset(self.strategy.distribute_datasets_from_function(make)))
+        self.iterator = iter(coordinator.create_per_worker_dataset(distributed))
         self.handed_out = HandedOut()
         self._pipelines: list[Dataset] = []
         self._left: deque[DatasetIterator] | None = None

@@ -55,7 +55,7 @@ class ReplicaSteps:
         self.model = model
         self.strategy = strategy
         if isinstance(source.data, DatasetCreator):
-            source = DatasetSource(strategy.distribute_datasets_from_function(source.data))
+            source = DatasetSource(strategy.distribute_datasets_from_function(source.data, source.data.input_options))
         self.source = source
         self.iterator = self._fresh()
         self.is_first = True
