@@ -231,8 +231,7 @@ class Checkpoint(Nest):
     ) -> Writing:
         known = found_in(path.parent) if path.parent.is_dir() else []
         sequence = 1 + max((one.sequence for one in known), default=0)
-        now_s = 0.0 if mains.engine is None else mains.engine.now
-        unfinished = Unfinished(path, found.contents.arrays, found.manifest(number, sequence, now_s))
+        unfinished = Unfinished(path, found.contents.arrays, found.manifest(number, sequence, mains.now_s))
         try:
             return Writing(unfinished, mains.engine, mains.task, Counter(found.held_by), options, saved)
         except BaseException:

@@ -20,6 +20,7 @@ from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
 from simdist.program.scope import is_default
 from simdist.runtime.base import Engine
+from simdist.runtime.sleep import Clock, present_clock
 from simdist.variables.state import Cell, task_of
 from simdist.variables.variable import Variable
 
@@ -70,6 +71,17 @@ class Mains:
     def engine(self) -> Engine | None:
         """Whose disks are used; None where there is no cluster."""
         return None if self.strategy is None else self.strategy.engine
+
+    @property
+    def clock(self) -> Clock | None:
+        """The one of the cluster; of variables that were made outside of every scope, the one that `sd.sleep` would take."""
+        chosen = None if is_default(self.strategy) else self.engine
+        return chosen or present_clock() or self.engine
+
+    @property
+    def now_s(self) -> float:
+        """The virtual second; 0 where there is no clock."""
+        return 0.0 if self.clock is None else self.clock.now
 
     @property
     def task(self) -> str:

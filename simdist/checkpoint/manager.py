@@ -22,7 +22,7 @@ from simdist.checkpoint.options import CheckpointOptions
 from simdist.checkpoint.rotation import Entry, Rotation
 from simdist.checkpoint.status import RestoreStatus
 from simdist.checkpoint.writing import forget
-from simdist.errors import DataLossError, InvalidArgumentError
+from simdist.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.base import Engine
 from simdist.trace.atomic_file import remove_leftovers
 
@@ -48,7 +48,7 @@ class CheckpointManager:
         directory: where; it is made if it is not there.
         max_to_keep: so many of the newest stay; None: all.
         keep_checkpoint_every_n_hours: of those that would be removed, one in so many virtual hours stays for ever, and leaves the list; the
-            hours count from now.
+            hours count from now, by the clock of the cluster that has the variables, or else by that which `sd.sleep` takes.
         checkpoint_name: the beginning of the names; default "ckpt".
         step_counter: a variable that counts the steps; `checkpoint_interval` needs it, and without one nobody looks at it.
         checkpoint_interval: `save` does nothing until the counter is so many steps further; None: it saves whenever it is called.
@@ -61,6 +61,7 @@ class CheckpointManager:
     Raises:
         InvalidArgumentError: max_to_keep below 1, an interval without a counter, a last step without an interval, a directory that
             is a file, or a name with a slash.
+        FailedPreconditionError: hours, and no cluster whose time passes.
         TypeError: `checkpoint` is no `sd.Checkpoint`, `init_fn` no function, or `step_counter` no variable.
 
     Example:
@@ -99,9 +100,13 @@ class CheckpointManager:
         hours = keep_checkpoint_every_n_hours
         keep_every_s = None if hours is None else HOUR_S * number(hours, "keep_checkpoint_every_n_hours")
         mains = self._mains()
-        now_s = 0.0 if mains.engine is None else mains.engine.now
+        if hours is not None and mains.clock is None:
+            raise FailedPreconditionError(
+                f"keep_checkpoint_every_n_hours={hours} counts virtual hours, and there is no cluster whose time passes. Make one before "
+                "the manager, sd.Cluster({'worker': 1}), or leave the argument out."
+            )
         keeps = None if max_to_keep is None else whole_number(max_to_keep, "max_to_keep", 1)
-        self._rotation = Rotation(keeps, keep_every_s, last_kept_s=now_s, begun_s=now_s)
+        self._rotation = Rotation(keeps, keep_every_s, last_kept_s=mains.now_s, begun_s=mains.now_s)
         self._written_step = _checked_step(last_checkpoint_step, step_counter, checkpoint_interval)
         self._begun: tuple[Path | None, int | None] = None, None  # the last one, and its step: it may be under way, or have failed
         recover(self._directory, self._prefix, self._rotation)
@@ -152,7 +157,7 @@ class CheckpointManager:
         given = None if checkpoint_number is None else whole_number(checkpoint_number, "checkpoint_number", 0)
         number = int(mains.of_chief(self._next_number() if given is None else given))
         path = self._directory / f"{self._prefix}-{number}"
-        entry = Entry(path.name, 0.0 if mains.engine is None else mains.engine.now)
+        entry = Entry(path.name, mains.now_s)
         engine, is_chief = mains.engine, mains.is_chief
         self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, engine, is_chief, step))
         return path

@@ -184,13 +184,13 @@ class PreemptionCheckpointHandler:
 
     @property
     def _now(self) -> float:
-        engine = self._notices.mains.engine
-        return 0.0 if engine is None else engine.now
+        return self._notices.mains.now_s
 
     def _asked(self) -> float | None:
         """What the user's function says: a notice without a second counts from now on, with the grace period."""
         watcher = self.config.termination_watcher_fn
-        if watcher is not None and self._noticed_s is None and self._now - self._asked_s >= POLL_S:
+        is_due = self._notices.mains.clock is None or self._now - self._asked_s >= POLL_S
+        if watcher is not None and self._noticed_s is None and is_due:
             self._asked_s = self._now
             if watcher():
                 self._noticed_s = self._now + (self.config.grace_period or 0.0)

@@ -14,11 +14,14 @@ from simdist.program.tracing import active_tracer
 from simdist.runtime.cluster import Cluster, newest_cluster
 from simdist.simulation.fiber import current_fiber
 
-__all__ = ["sleep"]
+__all__ = ["Clock", "present_clock", "sleep"]
 
 
-class Sleeper(Protocol):
+class Clock(Protocol):
     """What has a time that can pass: the clock of a fiber, or an engine."""
+
+    @property
+    def now(self) -> float: ...
 
     def sleep(self, seconds: float) -> None: ...
 
@@ -57,10 +60,20 @@ def sleep(seconds: float, cluster: Cluster | None = None) -> None:
             "sd.sleep was called in a traced step, whose Python runs once and not in each step. Give the step a duration instead: "
             "@sd.function(seconds=...)."
         )
-    _sleeper(cluster).sleep(number(seconds, "seconds"))
+    clock = present_clock(cluster)
+    if clock is None:
+        raise FailedPreconditionError(
+            f"sd.sleep needs a cluster whose time passes; got {cluster!r}. Make one: sd.Cluster({{'worker': 1}})."
+        )
+    clock.sleep(number(seconds, "seconds"))
 
 
-def _sleeper(cluster: object) -> Sleeper:
+def present_clock(cluster: object = None) -> Clock | None:
+    """The clock whose seconds `sleep` lets pass where it is called; None where there is none.
+
+    Args:
+        cluster: as of `sleep`.
+    """
     fiber, scope = current_fiber(), next(reversed(open_scopes.get()), None)
     if cluster is None and fiber is not None:
         return fiber.clock
@@ -68,8 +81,4 @@ def _sleeper(cluster: object) -> Sleeper:
         cluster = scope.cluster
     if cluster is None:
         cluster = newest_cluster()
-    if not isinstance(cluster, Cluster):
-        raise FailedPreconditionError(
-            f"sd.sleep needs a cluster whose time passes; got {cluster!r}. Make one: sd.Cluster({{'worker': 1}})."
-        )
-    return cluster.engine
+    return cluster.engine if isinstance(cluster, Cluster) else None

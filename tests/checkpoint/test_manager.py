@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from simdist import keras
 from simdist.checkpoint.manifest import MANIFEST
-from simdist.errors import DataLossError, InvalidArgumentError, ResourceExhaustedError
+from simdist.errors import DataLossError, FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError
+from simdist.runtime.cluster import for_others
 from tests.checkpoint.kept import Kept
 from tests.checkpoint.test_files import fail_in_orbax, listed
 
@@ -124,7 +126,8 @@ def test_whatever_the_index_says_the_list_is_of_what_is_there(content: Any, tmp_
         for _ in range(2):
             managed(_two).save()
     (_two / INDEX).write_text(json.dumps(content))
-    found = names(managed(_two, keep_checkpoint_every_n_hours=1.0).checkpoints)
+    with sd.Cluster({"worker": 1}):
+        found = names(managed(_two, keep_checkpoint_every_n_hours=1.0).checkpoints)
     assert found in (["ckpt-1", "ckpt-2"], ["ckpt-2"], ["ckpt-1"]) and ("ckpt-2" in found or "ckpt-1" in str(content))
 
 
@@ -187,6 +190,31 @@ def test_the_hours_count_from_when_the_manager_was_new(tmp_path: Path) -> None:
         manager.save()
         cluster.world.clock.sleep(3600.0)
     assert listed(tmp_path) == ["ckpt-3", "ckpt-5", "ckpt-6", INDEX]
+
+
+@pytest.mark.parametrize("where", ["in no scope", "plain data", "Keras"])
+def test_the_hours_of_what_belongs_to_no_strategy_are_those_of_sleep(where: str, tmp_path: Path) -> None:
+    """A new manager in the middle knows from the files when they were saved."""
+    with sd.Cluster({"worker": 1}):
+        saved = {"in no scope": lambda: variable(1.0), "plain data": lambda: Kept("one"), "Keras": lambda: keras.Variable(1.0)}[where]()
+
+        def made() -> sd.CheckpointManager:
+            return sd.CheckpointManager(sd.Checkpoint(saved=saved), tmp_path, 1, keep_checkpoint_every_n_hours=1.0)
+
+        manager = made()
+        for number in range(6):
+            manager.save()
+            sd.sleep(1800.0)
+            manager = made() if number == 3 else manager
+        manager.save()
+    assert listed(tmp_path) == ["ckpt-3", "ckpt-5", "ckpt-7", INDEX]
+
+
+def test_hours_are_refused_where_no_time_passes(tmp_path: Path) -> None:
+    with for_others(), pytest.raises(FailedPreconditionError, match=r"keep_checkpoint_every_n_hours=1\.0 .* no cluster"):
+        managed(tmp_path, keep_checkpoint_every_n_hours=1.0)
+    with sd.Cluster({"worker": 1}):
+        managed(tmp_path, keep_checkpoint_every_n_hours=1.0)
 
 
 # -- failures -------------------------------------------------------------------------------------------------------------
