@@ -134,7 +134,8 @@ class CheckpointManager:
         """Save the next checkpoint, and remove those that are too many.
 
         Args:
-            checkpoint_number: of its name; default the one after the newest of the directory.
+            checkpoint_number: of its name. Default: one more than the largest number of the directory under this name, and than the saves
+                that the checkpoint has counted, to whatever directory (its `save_counter`).
             check_interval: False saves also where `checkpoint_interval` has not passed, but no step twice.
             options: as for `Checkpoint.save`.
 

@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-from simdist.arguments import number
+from simdist.arguments import number, whole_number
 from simdist.checkpoint import Checkpoint
 from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.manifest import MANIFEST
@@ -67,8 +67,8 @@ class SidecarEvaluator:
         checkpoint_dir: where `sd.Checkpoint` saves a ``model=``, or `keras.callbacks.ModelCheckpoint` writes files that end in .weights.h5
             or .keras; the newest is the one with the largest numbers in its name. One that is replaced by another of its name is new
             where its content is. The directory may not exist yet.
-        steps: batches of an evaluation; default None: all.
-        max_evaluations: how many; default None: as many as there are, until no new file comes for `timeout_s`.
+        steps: batches of an evaluation, 1 or more; default None: all.
+        max_evaluations: how many, 1 or more; default None: as many as there are, until no new file comes for `timeout_s`.
         callbacks: for ``evaluate``.
         poll_s: virtual seconds between two looks at the directory; default 1.
         timeout_s: virtual seconds without a new file, after which `start` ends, or raises if `max_evaluations` were not reached or there
@@ -78,7 +78,9 @@ class SidecarEvaluator:
         evaluations: what came of the files, in order.
 
     Raises:
-        InvalidArgumentError: max_evaluations or poll_s is no positive number; the directory is a file.
+        InvalidArgumentError: steps or max_evaluations below 1, poll_s no positive number, timeout_s negative or infinite; the directory is
+            a file.
+        TypeError: steps or max_evaluations is no whole number, or one of the seconds is none.
 
     Example:
         >>> import tempfile
@@ -121,10 +123,13 @@ class SidecarEvaluator:
         self._seen: dict[Path, Hashable] = {}  # with their contents
         if self._directory.is_file():
             raise InvalidArgumentError(f"checkpoint_dir={str(self._directory)!r} is a file; expected the directory of the checkpoints.")
-        if self.max_evaluations is not None and self.max_evaluations < 1:
-            raise InvalidArgumentError(f"max_evaluations={self.max_evaluations}; expected a number from 1, or None for no end.")
+        for name in ("steps", "max_evaluations"):
+            given = getattr(self, name)
+            setattr(self, name, None if given is None else whole_number(given, name, 1))
         if number(self.poll_s, "poll_s") <= 0:
             raise InvalidArgumentError(f"poll_s={self.poll_s}; expected virtual seconds above 0.")
+        if self.timeout_s is not None:
+            number(self.timeout_s, "timeout_s")
 
     def start(self) -> list[Evaluation]:
         """Evaluate new files until there were `max_evaluations`, or no more come; returns what came of them.

@@ -262,6 +262,19 @@ def test_a_number_that_is_used_again_is_replaced_and_is_the_newest(tmp_path: Pat
     assert listed(tmp_path) == ["ckpt-1", "ckpt-4", INDEX]
 
 
+def test_the_next_number_is_after_the_largest_one_and_after_the_saves_that_were_counted(tmp_path: Path) -> None:
+    kept = Kept(1)
+    first = managed(tmp_path / "one", None, kept)
+    for number in (10, 5):
+        first.save(checkpoint_number=number)
+    again = managed(tmp_path / "one", None)
+    assert names(again.checkpoints) == ["ckpt-10", "ckpt-5"] and again.save() == str(tmp_path / "one" / "ckpt-11")
+    checkpoint = sd.Checkpoint(kept=kept)
+    for _ in range(3):
+        checkpoint.save(tmp_path / "elsewhere")
+    assert sd.CheckpointManager(checkpoint, tmp_path / "two", None).save() == str(tmp_path / "two" / "ckpt-4")
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [

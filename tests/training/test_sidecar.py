@@ -143,8 +143,13 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     file.write_text("")
     for options, words in (
         ({"checkpoint_dir": file}, "is a file"),
-        ({"checkpoint_dir": tmp_path, "max_evaluations": 0}, "max_evaluations=0"),
+        ({"checkpoint_dir": tmp_path, "steps": 0}, "steps is 0; expected at least 1"),
+        ({"checkpoint_dir": tmp_path, "timeout_s": -1.0}, r"timeout_s=-1\.0"),
+        ({"checkpoint_dir": tmp_path, "max_evaluations": 0}, "max_evaluations is 0; expected at least 1"),
         ({"checkpoint_dir": tmp_path, "poll_s": 0.0}, "poll_s=0.0"),
     ):
         with pytest.raises(sd.errors.InvalidArgumentError, match=words):
             sd.SidecarEvaluator(build(), DATA, **options)
+    for name, value in (("steps", 1.5), ("max_evaluations", 1.5), ("timeout_s", "long"), ("poll_s", True)):
+        with pytest.raises(TypeError, match=f"{name} is {value!r}; expected"):
+            sd.SidecarEvaluator(build(), DATA, tmp_path, **{name: value})
