@@ -32,7 +32,17 @@ RESERVED = ("global_step", "loss")
 
 
 class ModeKeys(StrEnum):
-    """For what a model_fn is called."""
+    """For what a model_fn is called.
+
+    Attributes:
+        TRAIN: for a step of the training.
+        EVAL: for the loss and the metrics.
+        PREDICT: for predictions, without labels.
+
+    Example:
+        >>> ModeKeys.PREDICT == "infer", str(ModeKeys.TRAIN)
+        (True, 'train')
+    """
 
     TRAIN = "train"
     EVAL = "eval"
@@ -54,13 +64,38 @@ class Exporter(Protocol):
 
     Attributes:
         name: of the directory below ``export`` that it gets.
+
+    Example:
+        >>> class Best:
+        ...     name, losses = "best", []
+        ...     def export(self, *, estimator, export_path, checkpoint_path, eval_result, is_the_final_export):
+        ...         self.losses.append(eval_result["loss"])
+        ...         return min(self.losses)
+        >>> isinstance(Best(), Exporter)
+        True
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of its directory below ``export``."""
+        ...
+
     def export(
         self, *, estimator: Any, export_path: str, checkpoint_path: str, eval_result: MetricResults, is_the_final_export: bool
-    ) -> Any: ...
+    ) -> Any:
+        """Export what was evaluated.
+
+        Args:
+            estimator: the `Estimator`.
+            export_path: the directory of this exporter, which need not exist.
+            checkpoint_path: of the checkpoint that was evaluated.
+            eval_result: the metrics by name.
+            is_the_final_export: whether the training is over.
+
+        Returns:
+            What `train_and_evaluate` is to return for it.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +137,7 @@ class EstimatorSpec:
 
     def __post_init__(self) -> None:
         for name in ("export_outputs", "training_chief_hooks", "training_hooks", "scaffold", "evaluation_hooks", "prediction_hooks"):
-            if vars(self)[name]:
+            if vars(self)[name] is not None:
                 raise InvalidArgumentError(f"EstimatorSpec has {name}, but there are no sessions and graphs here. Leave it out.")
         needed = {ModeKeys.TRAIN: ("loss", "train_op"), ModeKeys.EVAL: ("loss",), ModeKeys.PREDICT: ("predictions",)}
         if self.mode not in needed:
@@ -133,6 +168,11 @@ class TrainSpec:
     Raises:
         TypeError: input_fn is no function, or a listener none.
         InvalidArgumentError: max_steps is below 1, or there are hooks.
+
+    Example:
+        >>> import simdist as sd
+        >>> TrainSpec(lambda: sd.Dataset.from_tensors(([1.0], [1.0])), max_steps=20).max_steps
+        20
     """
 
     input_fn: InputFunction
@@ -164,6 +204,11 @@ class EvalSpec:
     Raises:
         TypeError: input_fn is no function, or an exporter has no name and no export.
         InvalidArgumentError: a number that makes no sense, hooks, or two exporters of one name.
+
+    Example:
+        >>> import simdist as sd
+        >>> EvalSpec(lambda: sd.Dataset.from_tensors(([1.0], [1.0])), throttle_secs=60).steps
+        100
     """
 
     input_fn: InputFunction

@@ -146,7 +146,7 @@ def categorical_column_with_vocabulary_list(
         num_oov_buckets: other words share so many categories after those of the list, by their hashes.
 
     Raises:
-        TypeError: key is no text, or the list has neither words nor integers.
+        TypeError: key is no text, the list is one, or it has neither words nor integers.
         InvalidArgumentError: an empty list, a word twice, both default_value and num_oov_buckets, a default_value that is no category, or
             a dtype.
 
@@ -193,6 +193,8 @@ def categorical_column_with_hash_bucket(key: str, hash_bucket_size: int, dtype: 
 
 
 def _vocabulary(key: str, given: Sequence[Token]) -> tuple[Token, ...]:
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"The vocabulary_list of {key!r} is {given!r}, whose letters would be its words. Give a list of words.")
     tokens = tuple(token.item() if isinstance(token, np.generic) else token for token in given)
     if not tokens:
         raise InvalidArgumentError(f"The vocabulary_list of {key!r} is empty.")

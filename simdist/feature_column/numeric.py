@@ -115,7 +115,8 @@ def numeric_column(
 
     Raises:
         TypeError: key is no text, or normalizer_fn no function.
-        InvalidArgumentError: a shape that cannot be, another number of default values, or some that are no numbers of the dtype.
+        InvalidArgumentError: a shape that cannot be, another number of default values, some that are no numbers of the dtype, or a dtype
+            of something else than numbers.
 
     Example:
         >>> import numpy as np
@@ -126,8 +127,7 @@ def numeric_column(
     if normalizer_fn is not None and not callable(normalizer_fn):
         raise TypeError(f"normalizer_fn is {normalizer_fn!r}; expected a function of an array")
     whole = tuple(whole_number(size, "shape", 1) for size in ([shape] if isinstance(shape, int) else shape))
-    if np.dtype(dtype).kind not in "iuf":
-        raise InvalidArgumentError(f"dtype={dtype!r}; expected one of numbers, such as 'float32'.")
+    own = _dtype_of_numbers(dtype)
     default: float | tuple[float, ...] | None = None
     if isinstance(default_value, Sequence):
         default = tuple(number(value, "default_value", -math.inf) for value in default_value)
@@ -135,9 +135,19 @@ def numeric_column(
             raise InvalidArgumentError(f"default_value has {len(default)} numbers, and a row of shape {whole} has {math.prod(whole)}.")
     elif default_value is not None:
         default = number(default_value, "default_value", -math.inf)
-    if default is not None and np.dtype(dtype).kind in "iu" and any(value % 1 for value in np.atleast_1d(default)):
-        raise InvalidArgumentError(f"default_value={default_value!r} is no {np.dtype(dtype).name}, as dtype= says. Give whole numbers.")
-    return NumericColumn(require_key(key), whole, default, np.dtype(dtype).name, normalizer_fn)
+    if default is not None and own.kind in "iu" and any(value % 1 for value in np.atleast_1d(default)):
+        raise InvalidArgumentError(f"default_value={default_value!r} is no {own.name}, as dtype= says. Give whole numbers.")
+    return NumericColumn(require_key(key), whole, default, own.name, normalizer_fn)
+
+
+def _dtype_of_numbers(given: object) -> np.dtype[Any]:
+    try:
+        dtype: np.dtype[Any] | None = np.dtype(given)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype.kind not in "iuf":
+        raise InvalidArgumentError(f"dtype={given!r}; expected one of numbers, such as 'float32'.")
+    return dtype
 
 
 def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float]) -> BucketizedColumn:

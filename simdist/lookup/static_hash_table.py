@@ -175,8 +175,9 @@ class StaticHashTable(RowWise):
             A numpy array of that shape; in a step, a value of the step.
 
         Raises:
-            TypeError: keys of another kind.
-            InvalidArgumentError: a table of strings is asked in a step.
+            TypeError: keys of another kind than those of the table: integers of a table of strings, or strings of one of integers; or other
+                things than these.
+            InvalidArgumentError: a table whose values are strings is asked in a step.
         """
         if is_row_block(keys):
             self.note_call()

@@ -41,6 +41,7 @@ class ReplicaArgument:
 
     @property
     def is_uneven(self) -> bool:
+        """Whether its values have different shapes; False where they come only later."""
         return False
 
 
@@ -55,6 +56,7 @@ class PerReplica(ReplicaArgument):
         values: as a tuple.
 
     Arithmetic, conditions and conversion to a number or an array are refused: reduce it first, or take ``strategy.local_results(value)``.
+    So are ``==`` and ``!=`` with anything but a `PerReplica`, of which each equals itself alone.
 
     Example:
         >>> PerReplica([1, 2])
@@ -67,10 +69,12 @@ class PerReplica(ReplicaArgument):
 
     @property
     def values(self) -> tuple[Tree, ...]:
+        """The values of all replicas, in their order."""
         return self._values
 
     @property
     def is_uneven(self) -> bool:
+        """Whether the values have different shapes, as those of a last batch that does not divide evenly."""
         return len({value.shape if has_dtype(value) else None for value in self.values}) > 1
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
@@ -93,6 +97,13 @@ class PerReplica(ReplicaArgument):
 
     def __len__(self) -> int:
         raise TypeError(str(self._refusal("asked for its length")))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PerReplica):  # "not equal" would be taken for an answer about the values
+            raise self._refusal("compared")
+        return self is other
+
+    __hash__ = ReplicaArgument.__hash__
 
     def _refusal(self, what: str) -> InvalidArgumentError:
         return InvalidArgumentError(

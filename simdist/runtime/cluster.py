@@ -231,7 +231,7 @@ class Cluster:
                 None: on storage that all tasks share, and that is never lost; the disk of the task that saves takes the time.
 
         Raises:
-            InvalidArgumentError: the name leads out of the disk, or there is no such task.
+            InvalidArgumentError: the name is empty or leads out of the disk, or there is no such task.
             TypeError: it is no text.
         """
         if task is not None:

@@ -46,7 +46,7 @@ class Directories:
         """A directory on the disk of a task; None: on shared storage.
 
         Raises:
-            InvalidArgumentError: the name leads out of the disk.
+            InvalidArgumentError: the name leads out of the disk, or names none of its directories.
             TypeError: it is no text.
         """
         if not isinstance(cast("object", name), str):
@@ -58,6 +58,10 @@ class Directories:
         root = self._disks[task]
         path = root / name
         # Resolved, so that neither ".." nor a link leads out.
+        if path.resolve() == root.resolve():
+            raise InvalidArgumentError(
+                f"cluster.directory({name!r}) is the whole disk of the cluster. Give the name of a directory on it, such as 'backup'."
+            )
         if not path.resolve().is_relative_to(root.resolve()):
             raise InvalidArgumentError(
                 f"cluster.directory({name!r}) lies outside of the cluster's disk. Give a relative name without '..', such as 'backup'; for "

@@ -40,6 +40,8 @@ class Exporting:
         (lambda: EstimatorSpec("eval", loss=1.0, eval_metric_ops={"loss": keras.metrics.Mean()}), ValueError, "'loss'"),
         (lambda: EstimatorSpec("eval", loss=1.0, eval_metric_ops={"a": 1.0}), TypeError, "a metric of Keras"),  # type: ignore[dict-item]
         (lambda: EstimatorSpec("eval", loss=1.0, scaffold=1), ValueError, "has scaffold"),  # type: ignore[arg-type]
+        (lambda: EstimatorSpec("infer", predictions=1, export_outputs={}), ValueError, "has export_outputs"),  # type: ignore[arg-type]
+        (lambda: EstimatorSpec("infer", predictions=1, training_hooks=[]), ValueError, "has training_hooks"),  # type: ignore[arg-type]
         (lambda: EstimatorSpec("infer", predictions=1, export_outputs={"a": 1}), ValueError, "has export_outputs"),  # type: ignore[arg-type]
         (lambda: TrainSpec(1), TypeError, "input_fn is 1"),  # type: ignore[arg-type]
         (lambda: TrainSpec(data, max_steps=0), ValueError, "max_steps is 0"),

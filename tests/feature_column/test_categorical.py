@@ -82,6 +82,8 @@ def test_categories_of_several_axes_are_refused() -> None:
         (lambda: categorical_column_with_vocabulary_list("a", ["b"], default_value=1), ValueError, "no category"),
         (lambda: categorical_column_with_vocabulary_list("a", ["b"], default_value=0, num_oov_buckets=1), ValueError, "both"),
         (lambda: categorical_column_with_vocabulary_list("a", ["b"], dtype="string"), ValueError, "Leave it out"),
+        (lambda: categorical_column_with_vocabulary_list("a", "xyz"), TypeError, "'xyz', whose letters"),
+        (lambda: categorical_column_with_vocabulary_list("a", b"xyz"), TypeError, "whose letters"),  # type: ignore[arg-type]
         (lambda: categorical_column_with_hash_bucket("a", 1), ValueError, "hash_bucket_size is 1"),
         (lambda: categorical_column_with_hash_bucket("a", 2, dtype="string"), ValueError, "Leave it out"),
         (lambda: indicator_column(numeric_column("a")), TypeError, "column of categories"),  # type: ignore[arg-type]

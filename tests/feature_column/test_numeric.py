@@ -85,6 +85,8 @@ def test_a_normalizer_must_keep_the_shape() -> None:
         ({"key": "x", "default_value": "a"}, TypeError, "default_value"),
         ({"key": "x", "default_value": 0.5, "dtype": "int32"}, ValueError, "is no int32"),
         ({"key": "x", "dtype": str}, ValueError, "numbers"),
+        ({"key": "x", "dtype": "string"}, ValueError, "dtype='string'; expected one of numbers"),
+        ({"key": "x", "dtype": 3}, ValueError, "dtype=3; expected one of numbers"),
         ({"key": "x", "normalizer_fn": 3}, TypeError, "normalizer_fn"),
     ],
 )

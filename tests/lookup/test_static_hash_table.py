@@ -110,3 +110,10 @@ def test_nan_is_a_value_as_others_are(dtype: str) -> None:
     assert np.array_equal(table[["a", "b", "c"]], np.array([np.nan, 1, -1], dtype), equal_nan=True)
     with pytest.raises(FailedPreconditionError, match="key 'a' with the values"):
         sd.StaticHashTable((["a", "a"], [np.nan, 1.0]), -1.0)
+
+
+def test_keys_of_another_kind_than_those_of_the_table_are_refused() -> None:
+    words, numbers = sd.StaticHashTable({"a": 1}, -1), sd.StaticHashTable({1: 2}, -1)
+    for table, keys in ((words, [1]), (numbers, ["a"]), (words, [None])):
+        with pytest.raises(TypeError, match="keys of dtype"):
+            table.lookup(keys)

@@ -23,6 +23,10 @@ USES: dict[str, Callable[[Any], object]] = {
     "numpy": np.asarray,
     "jax": jnp.asarray,
     "math": math.sqrt,
+    "equal": lambda value: value == 1,
+    "unequal": lambda value: value != 1,
+    "in a list": lambda value: value in [0, 1],
+    "equal to a float of numpy": lambda value: np.float32(1) == value,
 }
 
 
@@ -31,6 +35,11 @@ def test_value_of_each_replica_is_not_taken_for_one(use: str) -> None:
     value = sd.MirroredStrategy(2).run(lambda: sd.get_replica_context().replica_id_in_sync_group)
     with pytest.raises((InvalidArgumentError, TypeError), match=r"strategy\.reduce|local_results"):
         USES[use](value)
+
+
+def test_values_of_each_replica_are_keys_and_equal_themselves_alone() -> None:
+    one, other = sd.PerReplica([1, 2]), sd.PerReplica([1, 2])
+    assert one == one and one != other and {one: "a", other: "b"}[one] == "a" and one in {one} and [other, one].index(one) == 1
 
 
 def _pairs_of_rows(strategy: sd.Strategy) -> list[Any]:

@@ -62,6 +62,10 @@ def test_absolute_directory_is_refused_and_not_made(tmp_path: Path) -> None:
     with sd.Cluster({"worker": 1}) as cluster:
         with pytest.raises(InvalidArgumentError, match="relative name"):
             cluster.directory(str(tmp_path / "x"))
+        for name in ("", ".", "logs/.."):
+            for task in (None, "worker:0"):
+                with pytest.raises(InvalidArgumentError, match="the whole disk"):
+                    cluster.directory(name, task)
         with pytest.raises(TypeError, match="expected text"):
             cluster.directory(3)  # pyright: ignore[reportArgumentType]
         assert Path(cluster.directory("logs/worker-0")).is_dir()
