@@ -133,6 +133,10 @@ class Checkpoint(Nest):
     def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Save to this very path, without counting.
 
+        Args:
+            file_prefix: the path.
+            options: as of `save`.
+
         Returns:
             The path.
 

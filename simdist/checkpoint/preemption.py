@@ -50,6 +50,10 @@ class TerminationConfig:
     Raises:
         InvalidArgumentError: a negative grace period.
         TypeError: something is no function.
+
+    Example:
+        >>> TerminationConfig(grace_period=30.0, exit_fn=lambda: None).grace_period
+        30.0
     """
 
     termination_watcher_fn: Callable[[], object] | None = None

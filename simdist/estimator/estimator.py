@@ -163,7 +163,12 @@ class Estimator:
         saving_listeners: Sequence[CheckpointSaverListener] | None,
         max_delay_s: float,
     ) -> None:
-        """Train as `train` does; workers of parameter servers begin one after the other, the last after so many virtual seconds."""
+        """Train as `train` does; workers of parameter servers begin one after the other.
+
+        Args:
+            input_fn, hooks, steps, max_steps, saving_listeners: as of `train`.
+            max_delay_s: virtual seconds, after which the last worker begins.
+        """
         refuse_hooks(hooks)
         listeners = checked_listeners(saving_listeners)
         _require_steps(steps, max_steps)

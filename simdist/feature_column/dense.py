@@ -99,6 +99,12 @@ def embedding_column(
     Raises:
         TypeError: another kind of column, or a dimension that is no integer.
         InvalidArgumentError: a dimension below 1, an unknown combiner, or an option that must be left out.
+
+    Example:
+        >>> from simdist.feature_column import categorical_column_with_identity
+        >>> column = embedding_column(categorical_column_with_identity("day", 7), dimension=2)
+        >>> column.name, column.width
+        ('day_embedding', 2)
     """
     for name, value in (("ckpt_to_load_from", ckpt_to_load_from), ("tensor_name_in_ckpt", tensor_name_in_ckpt), ("max_norm", max_norm)):
         if value is not None:

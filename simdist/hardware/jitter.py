@@ -59,7 +59,12 @@ class Jitter(ABC):
 
 @dataclass(frozen=True)
 class NoJitter(Jitter):
-    """Every program takes the time that it should; draws nothing from the stream."""
+    """Every program takes the time that it should; draws nothing from the stream.
+
+    Example:
+        >>> NoJitter().sample(np.random.Generator(np.random.PCG64(0)))
+        1.0
+    """
 
     @property
     def mean(self) -> float:

@@ -40,6 +40,10 @@ class MemoryAccount:
     def allocate(self, label: str, size_bytes: int) -> None:
         """Hold so many bytes more.
 
+        Args:
+            label: who holds them; what has one label is added.
+            size_bytes: how many.
+
         Raises:
             ResourceExhaustedError: there are not enough; the message names the largest holders.
         """
@@ -49,6 +53,10 @@ class MemoryAccount:
 
     def require(self, label: str, size_bytes: int) -> None:
         """Make sure that so many bytes could be held for a while; remembers the peak.
+
+        Args:
+            label: who would hold them.
+            size_bytes: how many.
 
         Raises:
             ResourceExhaustedError: there are not enough.

@@ -25,7 +25,21 @@ __all__ = ["Network", "Override"]
 
 @dataclass(frozen=True, kw_only=True)
 class Override:
-    """An exception from a network's figures, for one port or one link; None leaves a figure as it is."""
+    """An exception from a network's figures, for one port or one link; None leaves a figure as it is.
+
+    Args:
+        name: of the host, or of the link.
+        is_port: whether it is the port of a host.
+        bandwidth: bytes per second.
+        latency: seconds.
+
+    Raises:
+        InvalidArgumentError: nothing would change, or a figure that cannot be.
+
+    Example:
+        >>> Override(name="worker:0", is_port=True, bandwidth=1e9).bandwidth
+        1000000000.0
+    """
 
     name: str
     is_port: bool

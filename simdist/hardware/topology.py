@@ -25,21 +25,42 @@ AXES = "xyzabc"
 
 
 class Topology(ABC):
-    """How hosts are wired. Hosts are known by their position in the order in which they were given."""
+    """How hosts are wired. Hosts are known by their position in the order in which they were given.
+
+    Example:
+        >>> [isinstance(topology, Topology) for topology in (FlatSwitch(), Racks(tasks_per_rack=2))]
+        [True, True]
+    """
 
     __slots__ = ()
 
     @abstractmethod
     def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
-        """Every link, in a fixed order; `bandwidth` and `latency` are the network's own figures."""
+        """Every link, in a fixed order.
+
+        Args:
+            hosts: the names of all.
+            bandwidth: of the network, in bytes per second.
+            latency: of the network, in seconds.
+        """
 
     @abstractmethod
     def route(self, hosts: Sequence[str], source: int, target: int) -> list[str]:
-        """The names of the links from one host to another one, in the order of travel."""
+        """The names of the links from one host to another one, in the order of travel.
+
+        Args:
+            hosts: the names of all.
+            source, target: the positions of the two.
+        """
 
     @abstractmethod
     def port(self, hosts: Sequence[str], host: int) -> list[str]:
-        """The names of the links that one host sends and receives through."""
+        """The names of the links that one host sends and receives through.
+
+        Args:
+            hosts: the names of all.
+            host: its position.
+        """
 
 
 @dataclass(frozen=True)

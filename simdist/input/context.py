@@ -68,7 +68,20 @@ class InputContext:
 
 
 class InputReplicationMode(enum.Enum):
-    """Whether a `dataset_fn` is called once per worker, or once per replica."""
+    """Whether a `dataset_fn` is called once per worker, or once per replica.
+
+    Attributes:
+        PER_WORKER: once per worker, whose replicas take batches in turn.
+        PER_REPLICA: once per replica.
+
+    Example:
+        >>> import simdist as sd
+        >>> options = sd.InputOptions(experimental_replication_mode=sd.InputReplicationMode.PER_REPLICA)
+        >>> made = sd.MirroredStrategy(2).distribute_datasets_from_function(
+        ...     lambda context: sd.Dataset.range(4).shard(context.num_input_pipelines, context.input_pipeline_id).batch(2), options)
+        >>> [part.tolist() for part in next(iter(made)).values]
+        [[0, 2], [1, 3]]
+    """
 
     PER_WORKER = "PER_WORKER"
     PER_REPLICA = "PER_REPLICA"

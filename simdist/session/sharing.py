@@ -86,6 +86,15 @@ def open_share(text: str, programs: Mapping[str, Program]) -> Session:
 
     Warns:
         UserWarning: the run differs from the one that was shared: its program was another, or another version of it.
+
+    Example:
+        >>> import simdist as sd
+        >>> def wait(cluster):
+        ...     sd.sleep(2.0, cluster)
+        >>> session = sd.Session(wait, sd.Cluster({"worker": 2}))
+        >>> session.advance(until=1.0)
+        >>> sd.open_share(sd.share(session), programs={"wait": wait}).now
+        1.0
     """
     given = _decoded(text)
     if set(given) != FIELDS:

@@ -60,8 +60,18 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 def scale_regularization_loss(regularization_loss: Any) -> Any:
     """A loss that is equal on all replicas, divided by their number, so that it counts once.
 
+    Args:
+        regularization_loss: a scalar, or an array of which the sum is taken.
+
     Raises:
         FailedPreconditionError: called across the replicas.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(2)
+        >>> parts = strategy.run(lambda: sd.scale_regularization_loss(3.0))
+        >>> float(strategy.reduce("sum", parts, axis=None))
+        3.0
     """
     return jnp.sum(jnp.asarray(regularization_loss)) / _replica("scale_regularization_loss").num_replicas_in_sync
 

@@ -26,7 +26,14 @@ __all__ = ["CommunicationImplementation", "CommunicationOptions", "GroupCommunic
 class CommunicationImplementation(Enum):
     """The library that carries out collectives.
 
-    AUTO chooses by size, topology and kind of device; RING is always a ring; NCCL chooses between the ring and the double tree.
+    Attributes:
+        AUTO: chooses by size, topology and kind of device.
+        RING: always a ring.
+        NCCL: chooses between the ring and the double tree.
+
+    Example:
+        >>> CommunicationOptions(implementation=CommunicationImplementation.RING).implementation.name
+        'RING'
     """
 
     AUTO = "AUTO"

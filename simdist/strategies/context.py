@@ -186,12 +186,30 @@ def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
 
 
 def has_strategy() -> bool:
-    """Whether a strategy was chosen: its scope is open, or code runs inside its `run`."""
+    """Whether a strategy was chosen: its scope is open, or code runs inside its `run`.
+
+    Example:
+        >>> import simdist as sd
+        >>> with sd.MirroredStrategy(2).scope():
+        ...     print(sd.has_strategy())
+        True
+        >>> sd.has_strategy()
+        False
+    """
     return chosen_scope() is not None
 
 
 def get_strategy() -> Any:
-    """The strategy whose scope is open, or in whose `run` code runs; else the default one: one replica, on this machine."""
+    """The strategy whose scope is open, or in whose `run` code runs; else the default one: one replica, on this machine.
+
+    Example:
+        >>> import simdist as sd
+        >>> with sd.MirroredStrategy(2).scope():
+        ...     print(sd.get_strategy().num_replicas_in_sync)
+        2
+        >>> sd.get_strategy().num_replicas_in_sync
+        1
+    """
     return current_scope()
 
 
@@ -241,7 +259,17 @@ def experimental_set_strategy(strategy: Any) -> None:
 
 
 def in_cross_replica_context() -> bool:
-    """Whether code runs across the replicas of a strategy: in its scope, but not inside `run`."""
+    """Whether code runs across the replicas of a strategy: in its scope, but not inside `run`.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(2)
+        >>> with strategy.scope():
+        ...     print(sd.in_cross_replica_context())
+        True
+        >>> strategy.run(sd.in_cross_replica_context)
+        False
+    """
     return get_replica_context() is None
 
 

@@ -84,7 +84,17 @@ class NcclAllReduce(_Packed):
     """All-reduce as NCCL does it: a ring or a double tree, whichever is predicted to be faster.
 
     Args:
-        num_packs: into how many parts gradients are cut; default 1.
+        num_packs: into how many packs gradients are cut, each of which is reduced by itself; default 1, and 0 is 1.
+
+    Raises:
+        InvalidArgumentError: a negative number.
+        TypeError: no whole number.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(2, cross_device_ops=sd.NcclAllReduce(num_packs=2))
+        >>> strategy.run(lambda: sd.get_replica_context().all_reduce("sum", 1.0)).values[0].item()
+        2.0
     """
 
     implementation = CommunicationImplementation.NCCL
@@ -94,7 +104,17 @@ class HierarchicalCopyAllReduce(_Packed):
     """Reduce inside groups of devices first, then among the groups, then copy back.
 
     Args:
-        num_packs: into how many parts gradients are cut; default 1.
+        num_packs: into how many packs gradients are cut, each of which is reduced by itself; default 1, and 0 is 1.
+
+    Raises:
+        InvalidArgumentError: a negative number.
+        TypeError: no whole number.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(4, cross_device_ops=sd.HierarchicalCopyAllReduce())
+        >>> strategy.run(lambda: sd.get_replica_context().all_reduce("sum", 1.0)).values[0].item()
+        4.0
     """
 
     algorithm = "hierarchical copy"
@@ -108,6 +128,12 @@ class ReductionToOneDevice(CrossDeviceOps):
 
     Raises:
         InvalidArgumentError: another device or function was asked for.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(3, cross_device_ops=sd.ReductionToOneDevice())
+        >>> strategy.run(lambda: sd.get_replica_context().all_reduce("sum", 1.0)).values[0].item()
+        3.0
     """
 
     algorithm = "reduction to one"

@@ -67,7 +67,23 @@ class VariableAggregation(Enum):
 
 
 class VariableSynchronization(Enum):
-    """Synchronization: when the copies of a variable are aggregated."""
+    """Synchronization: when the copies of a variable are aggregated.
+
+    Attributes:
+        AUTO: when it is written.
+        NONE: never; there is one copy.
+        ON_WRITE: when it is written, so that all copies are equal.
+        ON_READ: when it is read across the replicas; each replica writes and reads its own copy.
+
+    Example:
+        >>> import simdist as sd
+        >>> strategy = sd.MirroredStrategy(devices=2)
+        >>> with strategy.scope():
+        ...     rows = sd.Variable(0.0, synchronization=sd.VariableSynchronization.ON_READ, aggregation=sd.VariableAggregation.SUM)
+        >>> _ = strategy.run(lambda: rows.assign_add(1.0 + sd.get_replica_context().replica_id_in_sync_group))
+        >>> float(rows.numpy())
+        3.0
+    """
 
     AUTO = "auto"
     NONE = "none"

@@ -75,6 +75,17 @@ class DNNClassifier(CannedEstimator):
 
     Raises:
         TypeError, InvalidArgumentError: as `DNNRegressor` and `LinearClassifier`.
+
+    Example:
+        >>> import numpy as np
+        >>> import simdist as sd
+        >>> def input_fn():
+        ...     x = np.linspace(-1, 1, 16, dtype="float32")
+        ...     return sd.Dataset.from_tensor_slices(({"x": x}, (x > 0).astype("int32"))).batch(8).repeat()
+        >>> classifier = sd.estimator.DNNClassifier([8], [sd.feature_column.numeric_column("x")], optimizer="SGD")
+        >>> metrics = classifier.train(input_fn, steps=2).evaluate(input_fn, steps=2)
+        >>> metrics["global_step"], 0.0 <= metrics["accuracy"] <= 1.0
+        (2, True)
     """
 
     def __init__(

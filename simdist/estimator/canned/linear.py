@@ -78,6 +78,16 @@ class LinearClassifier(CannedEstimator):
 
     Raises:
         TypeError, InvalidArgumentError: as `LinearRegressor`; or fewer than two classes, or another number of names.
+
+    Example:
+        >>> import numpy as np
+        >>> import simdist as sd
+        >>> def input_fn():
+        ...     x = np.array([-1.0, 1.0] * 8, "float32")
+        ...     return sd.Dataset.from_tensor_slices(({"x": x}, (x > 0).astype("int32"))).batch(8).repeat()
+        >>> classifier = sd.estimator.LinearClassifier([sd.feature_column.numeric_column("x")])
+        >>> classifier.train(input_fn, steps=2).evaluate(input_fn, steps=2)["accuracy"]
+        1.0
     """
 
     def __init__(
