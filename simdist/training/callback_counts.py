@@ -1,19 +1,23 @@
 """What Keras' callbacks have counted in a training, so that they go on counting after a restore.
 
-A callback of the user's own takes part with the methods ``state_dict()`` and ``load_state_dict(state)``.
+A backup knows a callback again by its class and what it monitors, and by its number among those that have both in common: other callbacks
+may stand before it, or in another order. A callback of the user's own takes part with the methods ``state_dict()`` and
+``load_state_dict(state)``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import keras
 
 from simdist.checkpoint.parts import Stateful
 
-__all__ = ["counts_of", "set_counts"]
+__all__ = ["counts_of", "named", "set_counts"]
 
-Counts: TypeAlias = dict[str, Any]
+Counts: TypeAlias = Any
 """Numbers by the names of a callback's attributes; or the state that it gives itself."""
 
 ATTRIBUTES: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
@@ -25,22 +29,51 @@ ATTRIBUTES: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
 }
 
 
-def counts_of(callback: keras.callbacks.Callback) -> Counts | None:
-    """What a callback has counted; None of one that counts nothing that we know of."""
+def named(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, keras.callbacks.Callback]:
+    """The callbacks that count, by the names under which a backup has what they have counted.
+
+    Args:
+        callbacks: of a training.
+
+    Example:
+        >>> found = keras.callbacks
+        >>> list(named([found.LambdaCallback(), *(found.EarlyStopping(monitor) for monitor in ("loss", "mae", "loss"))]))
+        ["EarlyStopping('loss')", "EarlyStopping('mae')", "EarlyStopping('loss') number 2"]
+    """
+    numbers: Counter[str] = Counter()
+    found: dict[str, keras.callbacks.Callback] = {}
+    for callback in callbacks:
+        kind = _kind(callback)
+        if kind is not None:
+            numbers[kind] += 1
+            found[kind if numbers[kind] == 1 else f"{kind} number {numbers[kind]}"] = callback
+    return found
+
+
+def counts_of(callback: keras.callbacks.Callback) -> Counts:
+    """What a callback has counted, which is one that counts."""
     if isinstance(callback, Stateful):
-        return {"kind": "own", "state": callback.state_dict()}
-    names = _names(callback)
-    return {"kind": type(callback).__name__, **{name: vars(callback)[name] for name in names if name in vars(callback)}} if names else None
+        return callback.state_dict()
+    return {name: vars(callback)[name] for name in _attributes(callback) if name in vars(callback)}
 
 
 def set_counts(callback: keras.callbacks.Callback, counts: Counts) -> None:
-    """Let a callback go on from there; counts of another callback are left alone."""
+    """Let a callback go on from what one of its name has counted."""
     if isinstance(callback, Stateful):
-        if counts.get("kind") == "own":
-            callback.load_state_dict(counts["state"])
-    elif counts.get("kind") == type(callback).__name__:
-        vars(callback).update({name: counts[name] for name in _names(callback) if name in counts})
+        callback.load_state_dict(counts)
+    else:
+        vars(callback).update({name: counts[name] for name in _attributes(callback) if name in counts})
 
 
-def _names(callback: keras.callbacks.Callback) -> tuple[str, ...]:
+def _kind(callback: keras.callbacks.Callback) -> str | None:
+    """What tells a callback from others; None of one that counts nothing that we know of."""
+    name, monitor = type(callback).__name__, getattr(callback, "monitor", None)
+    if isinstance(callback, Stateful):
+        return f"{name}.state_dict()"
+    if not _attributes(callback):
+        return None
+    return name if monitor is None else f"{name}({monitor!r})"
+
+
+def _attributes(callback: keras.callbacks.Callback) -> tuple[str, ...]:
     return next((names for kind, names in ATTRIBUTES.items() if isinstance(callback, kind)), ())

@@ -14,7 +14,7 @@ import keras
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.saved_parts import SavedState
-from simdist.training.callback_counts import counts_of, set_counts
+from simdist.training.callback_counts import counts_of, named, set_counts
 
 __all__ = ["PositionedData", "PositionedSteps", "TrainingPosition"]
 
@@ -91,7 +91,7 @@ class TrainingPosition:
         self.validation = validation
         self.batch = 0
         self.is_over = False
-        self._counts: list[StateDict | None] = []
+        self._counts: StateDict | None = None  # that were restored, by the names of the callbacks
         self._waiting: list[Callable[[], None]] = []
 
     @property
@@ -101,7 +101,7 @@ class TrainingPosition:
 
     def state_dict(self) -> StateDict:
         """The position, as plain data."""
-        counts = [counts_of(callback) for callback in self.callbacks]
+        counts = {name: counts_of(callback) for name, callback in named(self.callbacks).items()}
         where = {"epoch": self.epoch, "batch": self.batch, "steps_per_epoch": self.steps_per_epoch}
         stopped = self.model is not None and bool(self.model.stop_training)
         validation = None if self.validation is None else self.validation.position()
@@ -115,7 +115,7 @@ class TrainingPosition:
         """
         try:
             found = cast("StateDict", state)
-            epoch, batch, position, counts = int(found["epoch"]), int(found["batch"]), found["input"], list(found["callbacks"])
+            epoch, batch, position, counts = int(found["epoch"]), int(found["batch"]), found["input"], dict(found["callbacks"])
             stopped, validation = bool(found.get("stopped")), found.get("validation")  # older backups have neither
             steps = None if found.get("steps_per_epoch") is None else int(found["steps_per_epoch"])
         except (KeyError, TypeError, ValueError) as error:
@@ -136,11 +136,16 @@ class TrainingPosition:
 
     def begin(self) -> None:
         """All callbacks have begun."""
-        for callback, counts in zip(self.callbacks, self._counts, strict=False):
-            if counts is not None:
-                set_counts(callback, counts)
+        for name, callback in named(self.callbacks).items():
+            if self._counts is not None and name in self._counts:
+                set_counts(callback, self._counts[name])
         for function in self._waiting:
             function()
+
+    def unlike(self) -> tuple[list[str], list[str]]:
+        """The names of counts that were restored and that no callback takes, and of callbacks for which there are none."""
+        saved, present = self._counts or {}, named(self.callbacks)
+        return [name for name in saved if name not in present], [name for name in present if name not in saved]
 
     def when_begun(self, function: Callable[[], None]) -> None:
         """Call a function when all callbacks have begun."""

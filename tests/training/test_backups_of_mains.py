@@ -84,3 +84,37 @@ def test_mains_of_a_new_cluster_go_on() -> None:
     assert launched(directory, ("batch begin", 7)).ends == [None, None]
     found = launched(directory)
     assert found.ends == undisturbed().ends and found.calls == [calls[6:] for calls in undisturbed().calls]
+
+
+class Unheard(keras.callbacks.RemoteMonitor):
+    """Sends nothing; of launched mains the chief alone has it."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """There is no server."""
+
+
+def test_best_weights_are_those_of_all_mains_beside_a_callback_that_only_the_chief_has() -> None:
+    """The chief's list of callbacks is longer than those of others."""
+    directory, x = mkdtemp(), np.random.default_rng(0).random((64, 4), np.float32)
+
+    def main(crashed: str) -> Any:
+        with sd.MultiWorkerMirroredStrategy().scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+            model.compile(keras.optimizers.SGD(0.1), "mse")
+        data = sd.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).batch(8).repeat()
+        stop = keras.callbacks.EarlyStopping("loss", patience=3, min_delta=0.1, restore_best_weights=True)
+        backup = keras.callbacks.BackupAndRestore(f"{directory}/{crashed}")
+        model.fit(data, epochs=12, steps_per_epoch=4, verbose=0, callbacks=[Unheard(), stop, backup])
+        return stop.best_epoch, [weight.tolist() for weight in model.get_weights()]
+
+    def results(crashed: str) -> list[Any]:
+        with sd.Cluster({"worker": 2}) as cluster:
+            if crashed:
+                cluster.faults.crash(crashed, after_steps=14, restart_after=1.0)
+            run = cluster.launch(main, restart="always", args=(crashed,))
+            run.join()
+            assert bool(crashed) is bool(sum(dict(run.restarts).values()))
+            return [run.results[task] for task in ("worker:0", "worker:1")]
+
+    expected = results("")
+    assert expected[0][0] == 1 and results("worker:1") == expected

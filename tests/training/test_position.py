@@ -11,7 +11,7 @@ import pytest
 from simdist import keras
 from simdist.checkpoint.plain_state import plain
 from simdist.errors import InvalidArgumentError
-from simdist.training.callback_counts import counts_of, set_counts
+from simdist.training.callback_counts import named
 from simdist.training.callbacks.best_weights import BestWeights
 from simdist.training.position import TrainingPosition
 
@@ -95,9 +95,11 @@ def test_counts_are_of_the_moment_they_were_read() -> None:
     position = TrainingPosition(Steps(), [history])
     state = plain(position.state_dict(), "training")
     history.on_epoch_end(1, {"loss": 0.5})
-    other = found.History()
-    set_counts(other, state["callbacks"][0])
-    assert other.history == {"loss": [1.0]} and history.history == {"loss": [1.0, 0.5]}
+    fresh = found.History()
+    other = TrainingPosition(Steps(), [fresh])
+    other.load_state_dict(state)
+    other.begin()
+    assert fresh.history == {"loss": [1.0]} and history.history == {"loss": [1.0, 0.5]}
 
 
 def test_an_input_of_which_nobody_knows_where_it_stands_is_left_alone() -> None:
@@ -107,7 +109,7 @@ def test_an_input_of_which_nobody_knows_where_it_stands_is_left_alone() -> None:
     assert other.steps.position() == "untouched"
 
 
-GOOD = {"epoch": 1, "batch": 0, "input": None, "callbacks": []}
+GOOD = {"epoch": 1, "batch": 0, "input": None, "callbacks": {}}
 
 
 @pytest.mark.parametrize(
@@ -123,41 +125,70 @@ def test_what_is_no_position_is_refused_and_changes_nothing(state: Any) -> None:
 
 def test_epochs_begin_with_the_batches_that_are_done_once() -> None:
     position = TrainingPosition(Steps(), [])
-    position.load_state_dict({"epoch": 2, "batch": 3, "input": None, "callbacks": []})
+    position.load_state_dict({"epoch": 2, "batch": 3, "input": None, "callbacks": {}})
     assert [position.begin_epoch(epoch) for epoch in (2, 3, 4)] == [3, 0, 0]
     assert (position.epoch, position.batch) == (4, 0)
 
 
-def test_counts_of_other_callbacks_are_left_alone() -> None:
-    position = TrainingPosition(Steps(), counted())
-    other: Any = TrainingPosition(Steps(), [found.History(), found.EarlyStopping(patience=1)])
+def given(callbacks: list[Any], position: TrainingPosition) -> TrainingPosition:
+    """A training with these callbacks that goes on from there."""
+    other = TrainingPosition(Steps(), callbacks)
     other.load_state_dict(plain(position.state_dict(), "training"))
     other.begin()
-    assert other.callbacks[0].history == {} and other.callbacks[1].wait == 0
-    set_counts(Counting(1), {"kind": "EarlyStopping", "wait": 2})
-    assert counts_of(found.LambdaCallback()) is None and counts_of(found.CSVLogger("x")) is None
+    return other
+
+
+def test_counts_find_their_callbacks_in_another_order_and_between_others() -> None:
+    position = TrainingPosition(Steps(), counted())
+    stopping, plateau, checkpoint, history, own, other = fresh()
+    given([other, history, found.CSVLogger("x"), own, found.LambdaCallback(), checkpoint, plateau, stopping], position)
+    assert (stopping.wait, plateau.wait, checkpoint.best, own.state) == (2, 4, 0.75, 5) and history.epoch == [0, 1]
+
+
+def test_callbacks_of_one_kind_are_told_apart_by_what_they_monitor_and_then_by_their_order() -> None:
+    def stoppings(*monitors: str) -> list[Any]:
+        return [found.EarlyStopping(monitor) for monitor in monitors]
+
+    before = stoppings("loss", "mae", "loss")
+    before[0].wait, before[1].wait, before[2].wait = 1, 2, 3
+    after = stoppings("mae", "loss", "loss", "val_loss")
+    other = given(after, TrainingPosition(Steps(), before))
+    assert [stopping.wait for stopping in after] == [2, 1, 3, 0]
+    assert other.unlike() == ([], ["EarlyStopping('val_loss')"])
+
+
+def test_counts_of_other_callbacks_are_left_alone_and_named() -> None:
+    class Mine(keras.callbacks.EarlyStopping):
+        pass
+
+    stopping, mine, first, second = found.EarlyStopping("loss"), Mine(), Counting(0), Counting(1)
+    other = given([stopping, mine, first, second], TrainingPosition(Steps(), counted()))
+    assert stopping.wait == mine.wait == 0 and (first.state, second.state) == (5, 1)
+    assert other.unlike() == (
+        ["EarlyStopping('val_loss')", "ReduceLROnPlateau('val_loss')", "ModelCheckpoint('val_loss')", "History"],
+        ["EarlyStopping('loss')", "Mine('val_loss')", "Counting.state_dict() number 2"],
+    )
+    assert not named([found.LambdaCallback(), found.CSVLogger("x")])
 
 
 def test_a_subclass_of_a_known_callback_counts_as_it_does() -> None:
     class Mine(keras.callbacks.EarlyStopping):
         pass
 
-    mine, other, parent = Mine(), Mine(), found.EarlyStopping()
-    mine.wait = 6
-    counts = counts_of(mine)
-    assert counts is not None
-    set_counts(other, counts)
-    set_counts(parent, counts)
-    assert other.wait == 6 and parent.wait == 0
+    before, after = Mine(), Mine()
+    before.wait = 6
+    given([after], TrainingPosition(Steps(), [before]))
+    assert after.wait == 6
 
 
 def test_best_weights_are_given_back_when_the_callbacks_have_begun() -> None:
-    stopping: Any = found.EarlyStopping(restore_best_weights=True)
+    before, stopping = (found.EarlyStopping(restore_best_weights=True) for _ in range(2))
+    before.best_weights = [np.array(number, np.float32) for number in range(12)]
+    saved = BestWeights(TrainingPosition(Steps(), [found.History(), before])).arrays()
     position = TrainingPosition(Steps(), [stopping])
-    best = BestWeights(stopping, position)
+    best = BestWeights(position)
     assert dict(best.arrays()) == {}
-    weights = [np.array(number, np.float32) for number in range(12)]
-    best.restore({str(number): weight for number, weight in enumerate(weights)})
+    best.restore({name: saved[name] for name in sorted(saved)})
     stopping.on_train_begin()
     assert stopping.best_weights is None
     position.begin()

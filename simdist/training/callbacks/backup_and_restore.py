@@ -27,6 +27,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.callbacks.best_weights import BestWeights
 from simdist.training.callbacks.caller import is_in_a_main, model_of
 from simdist.training.keras_model import Logs, StrategyModel, TrainingState, strategy_of
+from simdist.training.position import TrainingPosition
 from simdist.variables.keras_objects import core_of, learning_rate_of
 
 __all__ = ["BackupAndRestore"]
@@ -57,7 +58,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         InvalidArgumentError: when the training begins, and the backup is of another model, or the directory is a file.
 
     Warns:
-        UserWarning: a disk is full when it saves. The training goes on, and the backup before is still there.
+        UserWarning: a disk is full when it saves. The training goes on, and the backup before is still there. Or, when the training
+            begins, a backup has counts of a callback that fit was not given, or none of one that it was given.
 
     Example:
         >>> import tempfile
@@ -120,17 +122,15 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
             super().on_train_begin(logs)
             return
         assert state.position is not None
-        objects: dict[str, Any] = {"model": model_of(self), "training": state.position}
-        for number, callback in enumerate(state.position.callbacks):
-            if isinstance(callback, keras.callbacks.EarlyStopping) and callback.restore_best_weights:
-                objects[f"best_weights_{number}"] = BestWeights(callback, state.position)
-        self._manager = CheckpointManager(Checkpoint(**objects), self.backup_dir, 2 if self.double_checkpoint else 1, checkpoint_name=NAME)
+        checkpoint = Checkpoint(model=model_of(self), training=state.position, best_weights=BestWeights(state.position))
+        self._manager = CheckpointManager(checkpoint, self.backup_dir, 2 if self.double_checkpoint else 1, checkpoint_name=NAME)
         restored = self._manager.restore_or_initialize()
         if self.save_before_preemption:
             self._notices = Notices(Mains([strategy_of(model_of(self))]))
         self._since, self._seen = 0, state.position.batch
         if restored is not None:
             self._require_all(self._manager.status)
+            _warn_of_other_callbacks(state.position, restored)
             self._rate = _learning_rate(model_of(self)) if state.position.batch else None
         elif is_in_a_main():
             self._save()  # a main that starts again on another incarnation draws other first weights
@@ -212,6 +212,17 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
     def _state(self) -> TrainingState | None:
         model = model_of(self)
         return model.simdist_state if isinstance(model, StrategyModel) and model.simdist_strategy is not None else None
+
+
+def _warn_of_other_callbacks(position: TrainingPosition, path: str) -> None:
+    """Say which callbacks do not go on from a backup as they were."""
+    lost, fresh = position.unlike()
+    for names, what in (
+        (lost, "has counts of {}, and fit was given no such callback: what it had counted is lost. Give fit the callbacks of before"),
+        (fresh, "has no counts of {}, which begins to count anew. Give fit the callbacks of before, if it is to go on"),
+    ):
+        if names:
+            warnings.warn(f"The backup {path!r} {what.format(', '.join(names))}.", stacklevel=3)
 
 
 def _learning_rate(model: keras.Model) -> float | None:
