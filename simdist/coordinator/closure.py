@@ -65,11 +65,12 @@ class Closure:
             per_worker.note(worker, iterator.state_dict())
 
     def cancelled(self, cause: BaseException | None) -> CancelledError:
-        """The error of a closure that is dropped because another one failed; it says whether anything of it may count."""
+        """The error of a closure that is dropped, as another failed or (None) nobody wants it; it says whether anything of it may count."""
+        why = "the call that had scheduled it ended early" if cause is None else f"another closure failed: {cause!r}"
         counts = "It has changed nothing."
         if self.begun and not self.strategy.serving.in_rounds:
             counts = f"It had begun on {self.begun}: what it had changed by then counts."
-        return CancelledError(f"Closure {self.result.number} was cancelled, because another closure failed: {cause!r}. {counts}")
+        return CancelledError(f"Closure {self.result.number} was cancelled, because {why}. {counts}")
 
     def run(self, worker: Worker) -> object:
         """Call a plain function, on this worker."""

@@ -35,6 +35,7 @@ class ClosureFact(StrEnum):
     DROPPED = "dropped"
     WORKER_DOWN = "worker_down"
     OTHER_FAILED = "other_failed"
+    GIVEN_UP = "given_up"
     ERROR_TAKEN = "error_taken"
 
 
@@ -80,6 +81,7 @@ CLOSURES: TransitionTable[ClosureState, ClosureFact, ClosureAction] = Transition
         (_S.RUNNING, _F.WORKER_DOWN): Move(_S.QUEUED, (_A.RETRY,)),
         (_S.RUNNING, _F.DROPPED): Move(_S.QUEUED, (_A.RETRY,)),
         (_S.QUEUED, _F.OTHER_FAILED): Move(_S.ENDED, (_A.CANCEL,)),
+        (_S.QUEUED, _F.GIVEN_UP): Move(_S.ENDED, (_A.CANCEL,)),
         (_S.RUNNING, _F.OTHER_FAILED): Move(_S.LAST_TRY),
         (_S.LAST_TRY, _F.OTHER_FAILED): Ignored("known"),
         (_S.LAST_TRY, _F.ERROR_TAKEN): Move(_S.RUNNING),

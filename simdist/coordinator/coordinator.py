@@ -17,6 +17,7 @@ from simdist.arguments import flag, require_arguments
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.closure import Closure, new_closure
 from simdist.coordinator.closure_states import ClosureAction
+from simdist.coordinator.leftovers import Leftovers
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.policies import policy_of
@@ -120,6 +121,7 @@ class ClusterCoordinator:
         self._gives_tickets = strategy.serving.remembers
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
+        self.leftovers = Leftovers(self.queue, self._carry_out, self.join, self._require_usable)
         self._polling = Polling()
         self._queue_length = QueueLength(engine)
         self._process = engine.process(engine.chief)
@@ -164,9 +166,8 @@ class ClusterCoordinator:
         self._require_usable("schedule was called")
         if self._rounds is not None:
             self._rounds.require_whole()
-        for _ in range(repeat - 1 if self._rounds is not None else 0):
-            self.schedule_steps(fn, args, kwargs, 1)
-        if self._rounds is not None:
+            for _ in range(repeat - 1):
+                self.schedule_steps(fn, args, kwargs, 1)
             repeat = 1
         self._wait_for_room()
         number, result = self.scheduled, Result(self.engine, self.scheduled, self._require_chief)

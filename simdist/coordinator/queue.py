@@ -13,6 +13,7 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from simdist.coordinator.closure_states import CLOSURES, WORKERS, ClosureAction, ClosureFact, ClosureState, WorkerFact, WorkerState
@@ -149,6 +150,12 @@ class ClosureQueue:
                 decisions += self._move(attempt, ClosureFact.DROPPED) or []
                 self._free(attempt.worker, False)
         return decisions
+
+    def given_up(self, closures: Collection[int]) -> list[ClosureDecision]:
+        """Nobody wants these closures any more: those that are queued are cancelled; what runs goes on."""
+        queued = [Attempt(closure, "", ClosureState.QUEUED) for closure in self.queue if closure in closures]
+        self.queue = deque(closure for closure in self.queue if closure not in closures)
+        return [decision for attempt in queued for decision in self._move(attempt, ClosureFact.GIVEN_UP) or []]
 
     def take_error(self) -> BaseException | None:
         """The first error since the last call, or None."""

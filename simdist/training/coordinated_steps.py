@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from simdist.coordinator.coordinator import ClusterCoordinator
@@ -74,6 +73,7 @@ class CoordinatedSteps:
         self.model = model
         self.strategy = strategy
         self.coordinator = ClusterCoordinator(strategy)
+        self.coordinator.leftovers.end()
         self.per_closure = 1 if strategy.serving.in_rounds else fixed_steps_per_execution(model)
         data = source.data
         assert not isinstance(data, DistributedDataset)
@@ -119,9 +119,8 @@ class CoordinatedSteps:
         self._open, self._number = {}, done
         try:
             self._run(steps, self.per_closure, ahead, hooks)
-        except Exception:
-            with suppress(Exception):  # the first error is the one that is raised
-                self.coordinator.join()  # what is under way must not count in a later call
+        except BaseException:
+            if self.coordinator.leftovers.leave(result.number for result in self._open):
                 self._open = {}
             raise
 

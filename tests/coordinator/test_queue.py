@@ -50,6 +50,14 @@ def test_lost_closure_runs_again_before_the_queued_ones(queue: ClosureQueue) -> 
     assert kinds(queue.worker_up("worker:1")) == [("dispatch", 0)]
 
 
+def test_closures_that_are_given_up_are_cancelled_where_they_are_queued(queue: ClosureQueue) -> None:
+    for closure in range(4):
+        queue.schedule(closure)
+    assert kinds(queue.given_up([0, 2])) == [("cancel", 2)]
+    assert list(queue.queue) == [1, 3] and queue.pending == 3
+    assert kinds(queue.worker_down("worker:0")) == [("retry", 0)], "one that runs goes on"
+
+
 def test_closure_whose_message_was_lost_goes_to_another_idle_worker_first(queue: ClosureQueue) -> None:
     (attempt,) = attempts(queue.schedule(0))
     queue.worker_up("worker:1")
@@ -208,6 +216,10 @@ class Judge:
         self.told.append(("ended", worker, str(kind == "completed")))
         self.go()
 
+    def give_up(self, closures: list[int]) -> None:
+        self.expected += [("cancel", closure) for closure in self.waiting if closure in closures]
+        self.waiting = [closure for closure in self.waiting if closure not in closures]
+
 
 STATES_AFTER: dict[ClosureAction, set[ClosureState]] = {
     ClosureAction.DISPATCH: {ClosureState.RUNNING, ClosureState.LAST_TRY},
@@ -216,7 +228,7 @@ STATES_AFTER: dict[ClosureAction, set[ClosureState]] = {
     ClosureAction.FAIL: {ClosureState.ENDED},
     ClosureAction.CANCEL: {ClosureState.ENDED},
 }
-FACTS = ["schedule", "schedule", "schedule", "up", "up", "down", "completed", "completed", "raised", "lost", "dropped", "take"]
+FACTS = ["schedule", "schedule", "schedule", "up", "up", "down", "completed", "completed", "raised", "lost", "dropped", "take", "given up"]
 
 
 def follow(facts: list[tuple[str, int]]) -> None:
@@ -240,6 +252,10 @@ def follow(facts: list[tuple[str, int]]) -> None:
         elif fact == "take":
             assert (queue.take_error() is None) == (judge.error is None)
             judge.error = None
+        elif fact == "given up":
+            unwanted = list(range(number % 2, scheduled, 2))
+            judge.give_up(unwanted)
+            decisions = queue.given_up(unwanted)
         elif fact in ("completed", "raised", "lost", "dropped") and open_attempts:
             which, attempt = open_attempts.pop(number % len(open_attempts))
             judge.reply(fact, which)

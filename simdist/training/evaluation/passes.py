@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -47,15 +46,18 @@ class Pass(ABC):
         """Nothing more will be taken: wait for what is under way."""
         return
 
+    def give_up(self) -> None:
+        """Nobody wants the results any more: let nothing go on."""
+        return
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if kind is None:
             self.end()
-        elif issubclass(kind, Exception):
-            with suppress(Exception):  # the first error is the one that is raised
-                self.end()
+        else:
+            self.give_up()
 
 
 class ReplicaPass(Pass):
@@ -104,6 +106,7 @@ class WorkerPass(Pass):
 
     def __init__(self, strategy: ParameterServerStrategy, dataset: Dataset, step: StepFunction, given: Tree, steps: int | None) -> None:
         self.coordinator = ClusterCoordinator(strategy)
+        self.coordinator.leftovers.end()
         self.iterator = iter(dataset)
         self.left = steps
         self.ahead = AHEAD * len(strategy.workers)
@@ -137,6 +140,9 @@ class WorkerPass(Pass):
 
     def end(self) -> None:
         self.coordinator.join()
+
+    def give_up(self) -> None:
+        self.coordinator.leftovers.leave(result.number for result in self._scheduled)
 
 
 class AlonePass(Pass):
