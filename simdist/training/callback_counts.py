@@ -26,6 +26,7 @@ ATTRIBUTES: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
     keras.callbacks.ModelCheckpoint: ("best", "epochs_since_last_save", "_batches_seen_since_last_saving", "_last_batch_seen"),
     keras.callbacks.History: ("epoch", "history"),
     keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
+    keras.callbacks.TensorBoard: ("_steps_before", "_steps_done", "_written"),
 }
 
 

@@ -89,6 +89,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
         self._in_fit = False
         self._steps_before = 0  # of the epochs of this training that are over
         self._steps_done = 0
+        self._steps_begun = 0  # those that were done as the epoch began, or went on after a restore
         self._written = 0  # the step of the last batch that was written
         self._began_s = self._batch_began_s = 0.0
 
@@ -107,7 +108,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """Note when the epoch began."""
-        self._steps_before = self._steps_done
+        self._steps_begun = self._steps_done
         self._began_s = self._batch_began_s = self._now_s()
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
@@ -120,7 +121,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
             return
         values = _numbers(logs, "batch_")
         if self.write_steps_per_second:
-            first = max(self._written, self._steps_before)
+            first = max(self._written, self._steps_begun)
             values |= self._rate("batch_steps_per_second", self._steps_done - first, self._batch_began_s)
         self._write("train", values, self._steps_done)
         self._written, self._batch_began_s = self._steps_done, self._now_s()
@@ -145,11 +146,12 @@ class TensorBoard(keras.callbacks.TensorBoard):
         if logs:
             values = _numbers(own, "epoch_") | _numbers(self._collect_learning_rate({}), "epoch_")
             if self.write_steps_per_second:
-                values |= self._rate("epoch_steps_per_second", self._steps_done - self._steps_before, self._began_s)
+                values |= self._rate("epoch_steps_per_second", self._steps_done - self._steps_begun, self._began_s)
             self._write("train", values, epoch)
         self._write("validation", _numbers(of_validation, "epoch_"), epoch)
         if self.histogram_freq and epoch % self.histogram_freq == 0:
             self._write_histograms(epoch)
+        self._steps_before = self._steps_done
 
     def _write_histograms(self, epoch: int) -> None:
         weights = [weight for layer in model_of(self).layers for weight in layer.weights]

@@ -101,6 +101,35 @@ def test_steps_are_counted_by_virtual_second(tmp_path: Path) -> None:
     assert train["epoch_steps_per_second"][0][1] == pytest.approx(3 / (wall_s[0] - began_s), rel=0.5)
 
 
+@pytest.mark.parametrize("save_freq", [3, "epoch"])
+def test_batches_are_counted_on_after_a_restore(save_freq: Any, tmp_path: Path) -> None:
+    """Batches and their losses are those of the undisturbed training, from the first after the backup on; rates are of its own steps."""
+
+    def train(directory: Path, stop_after: int | None) -> dict[str, list[tuple[int, float]]]:
+        done: list[int] = []
+
+        def end(batch: int, logs: Any) -> None:
+            done.append(batch)
+            if len(done) == stop_after:
+                raise KeyboardInterrupt
+
+        model, log = model_of(sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}))), directory / f"log {stop_after}"
+        board = keras.callbacks.TensorBoard(log, update_freq="batch", write_steps_per_second=True)
+        backup = keras.callbacks.BackupAndRestore(directory / "backup", save_freq)
+        calls = [backup, board, keras.callbacks.LambdaCallback(on_train_batch_end=end)]
+        model.fit(X, Y, epochs=3, batch_size=2, shuffle=False, verbose=0, callbacks=calls)
+        return scalars(log / "train")
+
+    expected = train(tmp_path / "whole", None)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", 10)
+    found = train(tmp_path / "parts", None)
+    saved = 9 if save_freq == 3 else 6
+    assert found["batch_loss"] == expected["batch_loss"][saved:] and found["batch_loss"][0][0] == saved + 1
+    (epoch, rate), before = found["epoch_steps_per_second"][0], expected["epoch_steps_per_second"][1]
+    assert (epoch, rate) == (1, pytest.approx(before[1], rel=0.2)), "of three steps where three were done"
+
+
 def test_equal_trainings_write_equal_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         fit(model_of(STRATEGIES["servers"]()), tmp_path / name, histogram_freq=1, update_freq="batch")
