@@ -73,6 +73,7 @@ def fit(
     with source.epoch():  # the first batch is read once before, to build the model
         runner = runner_of(model, source)
     hooks = hooks_of(given, model, verbose, epochs=epochs, steps=steps, history=True)
+    outer = model.simdist_state.position  # of a fit whose callback calls this one
     try:
         _train(model, source, runner, steps, range(initial_epoch, epochs), hooks, validation)
     except (Exception, KeyboardInterrupt) as error:
@@ -81,7 +82,7 @@ def fit(
                 finish(model)
         raise
     finally:
-        model.simdist_state.position = None  # it holds the input
+        model.simdist_state.position = outer  # that of this fit holds the input
     return model.history
 
 

@@ -30,7 +30,6 @@ def train_on_batch(
         )
     source = training_source(model, x, y, False, None, 1, sample_weight=sample_weight, class_weight=class_weight)
     runner = runner_of(model, source)
-    model.stop_training = False
     model.reset_metrics()
     runner.epoch(1, Hooks(CallbackList()))
     logs = runner.logs()

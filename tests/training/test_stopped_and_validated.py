@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import keras as plain
 import numpy as np
 import pytest
 
@@ -111,3 +112,49 @@ def test_validation_data_that_are_shuffled_go_on_where_they_were(save_freq: Any,
     with pytest.raises(Interrupted):
         fit("parts", Interrupt("on_epoch_begin", 2))
     assert fit("parts", Interrupt()) == expected
+
+
+def nested(namespace: Any, callbacks: Any, stop_in: int | None = None) -> Any:
+    """A training that a callback goes on with, in a fit of its own after each epoch; the losses of both."""
+    model = namespace.Sequential([keras.Input((3,)), keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    inner: list[float] = []
+
+    def fit(epoch: int, logs: Any) -> None:
+        if epoch == stop_in:
+            raise Interrupted
+        inner.append(model.fit(X[:8], Y[:8], batch_size=4, shuffle=False, verbose=0).history["loss"][0])
+
+    given = [*callbacks, keras.callbacks.LambdaCallback(on_epoch_end=fit)]
+    history = model.fit(X, Y, batch_size=4, shuffle=False, epochs=4, verbose=0, callbacks=given)
+    return history.history["loss"], inner, model.get_weights()[0].ravel().tolist()
+
+
+def test_a_fit_in_a_callback_leaves_the_backup_of_the_other_alone(tmp_path: Path) -> None:
+    expected = nested(plain, [])
+    with sd.MirroredStrategy(2).scope():
+        assert nested(keras, [keras.callbacks.BackupAndRestore(tmp_path / "whole")]) == tuple(map(pytest.approx, expected))
+        with pytest.raises(Interrupted):
+            nested(keras, [keras.callbacks.BackupAndRestore(tmp_path / "parts")], 2)
+        losses, inner, weights = nested(keras, [keras.callbacks.BackupAndRestore(tmp_path / "parts")])
+    assert losses == pytest.approx(expected[0]) and inner == pytest.approx(expected[1][2:]) and weights == pytest.approx(expected[2])
+
+
+@pytest.mark.parametrize("strategy", [None, "mirrored", "server"])
+def test_a_batch_that_a_callback_trains_leaves_the_end_of_the_training_alone(strategy: str | None) -> None:
+    def trained(namespace: Any) -> int:
+        model = namespace.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+
+        def stop(epoch: int, logs: Any) -> None:
+            model.stop_training = epoch == 1
+            model.train_on_batch(X[:4], Y[:4])
+
+        model.fit(X, Y, epochs=4, batch_size=4, verbose=0, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=stop)])
+        return int(model.optimizer.iterations)
+
+    if strategy is None:
+        assert trained(plain) == 10
+    else:
+        with strategies()[strategy]().scope():
+            assert trained(keras) == 10
