@@ -8,10 +8,11 @@ may stand before it, or in another order. A callback of the user's own takes par
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
 
 import keras
+import numpy as np
 
 from simdist.checkpoint.parts import Stateful
 
@@ -19,6 +20,9 @@ __all__ = ["counts_of", "named", "set_counts"]
 
 Counts: TypeAlias = Any
 """Numbers by the names of a callback's attributes; or the state that it gives itself."""
+
+ARRAY = "array of a callback"
+"""The key of the numbers of an array, which no log has as its name."""
 
 ATTRIBUTES: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
     keras.callbacks.EarlyStopping: ("wait", "best", "best_epoch", "stopped_epoch"),
@@ -55,7 +59,7 @@ def counts_of(callback: keras.callbacks.Callback) -> Counts:
     """What a callback has counted, which is one that counts."""
     if isinstance(callback, Stateful):
         return callback.state_dict()
-    return {name: vars(callback)[name] for name in _attributes(callback) if name in vars(callback)}
+    return {name: _packed(vars(callback)[name]) for name in _attributes(callback) if name in vars(callback)}
 
 
 def set_counts(callback: keras.callbacks.Callback, counts: Counts) -> None:
@@ -63,7 +67,7 @@ def set_counts(callback: keras.callbacks.Callback, counts: Counts) -> None:
     if isinstance(callback, Stateful):
         callback.load_state_dict(counts)
     else:
-        vars(callback).update({name: counts[name] for name in _attributes(callback) if name in counts})
+        vars(callback).update({name: _unpacked(counts[name]) for name in _attributes(callback) if name in counts})
 
 
 def _kind(callback: keras.callbacks.Callback) -> str | None:
@@ -78,3 +82,24 @@ def _kind(callback: keras.callbacks.Callback) -> str | None:
 
 def _attributes(callback: keras.callbacks.Callback) -> tuple[str, ...]:
     return next((names for kind, names in ATTRIBUTES.items() if isinstance(callback, kind)), ())
+
+
+def _packed(value: Any) -> Any:
+    """Plain data with arrays, such as the logs of a metric that is a vector, as plain data that tells arrays from lists."""
+    if isinstance(value, np.ndarray):
+        return {ARRAY: value.tolist(), "dtype": str(value.dtype), "shape": list(value.shape)}
+    return _each(value, _packed)
+
+
+def _unpacked(value: Any) -> Any:
+    """What `_packed` was given."""
+    if isinstance(value, dict) and cast("dict[str, Any]", value).keys() == {ARRAY, "dtype", "shape"}:
+        return np.array(value[ARRAY], value["dtype"]).reshape(value["shape"])
+    return _each(value, _unpacked)
+
+
+def _each(value: Any, function: Callable[[Any], Any]) -> Any:
+    """A list or dict of what a function makes of its values; anything else as it is."""
+    if isinstance(value, list):
+        return [function(one) for one in cast("list[Any]", value)]
+    return {name: function(one) for name, one in cast("dict[str, Any]", value).items()} if isinstance(value, dict) else value

@@ -25,7 +25,23 @@ def stopping(monitor: str = "loss", best: bool = True) -> Any:
     return found.EarlyStopping(monitor, patience=4, min_delta=0.5, restore_best_weights=best)
 
 
-def fitted(directory: Path, callbacks: list[Any], stop_at: int | None = None) -> tuple[dict[str, list[Any]], list[float]]:
+class Sums(keras.metrics.Metric):
+    """A metric that is a vector: the sums of labels and of predictions."""
+
+    def __init__(self) -> None:
+        super().__init__(name="sums")
+        self.sums = self.add_weight(shape=(2,), initializer="zeros")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.sums.assign_add(keras.ops.stack([keras.ops.sum(y_true), keras.ops.sum(y_pred)]))
+
+    def result(self) -> Any:
+        return self.sums + 0.0
+
+
+def fitted(
+    directory: Path, callbacks: list[Any], stop_at: int | None = None, metric: Any = lambda: "mae"
+) -> tuple[dict[str, list[Any]], list[float]]:
     """The history, and the kernel at the end."""
 
     def interrupt(epoch: int, logs: Any) -> None:
@@ -34,7 +50,7 @@ def fitted(directory: Path, callbacks: list[Any], stop_at: int | None = None) ->
 
     with sd.MirroredStrategy(2).scope():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="zeros")])
-        model.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+        model.compile(keras.optimizers.SGD(0.1), "mse", metrics=[metric()])
     given = [found.BackupAndRestore(directory), *callbacks, found.LambdaCallback(on_epoch_begin=interrupt)]
     history = model.fit(X, Y, batch_size=8, shuffle=False, epochs=12, verbose=0, callbacks=given).history
     return history, model.get_weights()[0].ravel().tolist()
@@ -74,3 +90,14 @@ def test_best_weights_that_are_no_longer_wanted_are_left_alone(tmp_path: Path) -
     expected = fitted(tmp_path / "whole", [stopping(best=False)])
     interrupted(tmp_path / "parts", [stopping()])
     assert fitted(tmp_path / "parts", [stopping(best=False)]) == expected
+
+
+def test_vectors_of_a_history_are_arrays_also_of_epochs_before_a_restore(tmp_path: Path) -> None:
+    expected, _ = fitted(tmp_path / "whole", [], metric=Sums)
+    with pytest.raises(Interrupted):
+        fitted(tmp_path / "parts", [], 4, metric=Sums)
+    history, _ = fitted(tmp_path / "parts", [], metric=Sums)
+    assert len(history["sums"]) == 12
+    for vector, wanted in zip(history["sums"], expected["sums"], strict=True):
+        assert type(vector) is type(wanted) is np.ndarray and vector.dtype == wanted.dtype
+        np.testing.assert_array_equal(vector, wanted)

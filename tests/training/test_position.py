@@ -55,7 +55,7 @@ def counted() -> list[Any]:
     callbacks[0].wait, callbacks[0].best, callbacks[0].best_epoch = 2, 0.25, 7
     callbacks[1].wait, callbacks[1].best, callbacks[1].cooldown_counter = 4, np.float32(0.5), 1
     callbacks[2]._batches_seen_since_last_saving, callbacks[2].best = 3, 0.75
-    callbacks[3].epoch, callbacks[3].history = [0, 1], {"loss": [1.0, 0.5], "vector": [np.array([1.0, 2.0])]}
+    callbacks[3].epoch, callbacks[3].history = [0, 1], {"loss": [1.0, 0.5], "vector": [np.array([1.0, 2.0], np.float32)]}
     return [*callbacks, Counting(5), found.LambdaCallback()]
 
 
@@ -84,7 +84,9 @@ def test_a_position_goes_through_json_to_another_training() -> None:
     assert (stopping.wait, stopping.best, stopping.best_epoch) == (2, 0.25, 7)
     assert (plateau.wait, plateau.best, plateau.cooldown_counter) == (4, 0.5, 1)
     assert checkpoint._batches_seen_since_last_saving == 3 and checkpoint.best == 0.75
-    assert history.epoch == [0, 1] and history.history == {"loss": [1.0, 0.5], "vector": [[1.0, 2.0]]} and own.state == 5
+    assert history.epoch == [0, 1] and history.history["loss"] == [1.0, 0.5] and own.state == 5
+    (vector,) = history.history["vector"]
+    assert isinstance(vector, np.ndarray) and vector.dtype == np.float32 and vector.tolist() == [1.0, 2.0]
 
 
 def test_counts_are_of_the_moment_they_were_read() -> None:
