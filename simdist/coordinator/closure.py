@@ -6,12 +6,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 import jax
 
 from simdist.coordinator.handed_out import NumberedBatches
 from simdist.coordinator.options import CoordinatorOptions
-from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator
+from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator, PipelineNumber
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
@@ -26,6 +27,9 @@ from simdist.strategies.server_input import making_dataset
 
 __all__ = ["Closure", "new_closure"]
 
+Taken: TypeAlias = tuple[PipelineNumber, DatasetIterator | DistributedIterator]
+"""An iterator that a closure takes batches of, and of which pipeline it is."""
+
 MAX_TIME_OUTS = CoordinatorOptions.tolerated_time_outs
 
 
@@ -34,8 +38,8 @@ class Closure:
     """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
 
     `key` is equal for calls of the same step with the same arguments; None where that is not known. `resuming` are the arguments whose
-    positions count, and `taken` the iterators of each worker that has run the closure; `handed_out` are the batches that it takes by
-    number; `begun` is the worker that was sent it last.
+    positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure; `handed_out` are the batches
+    that it takes by number; `begun` is the worker that was sent it last.
     """
 
     strategy: ParameterServerStrategy
@@ -50,9 +54,7 @@ class Closure:
     begun: str = ""
     resuming: tuple[PerWorkerIterator, ...] = ()
     handed_out: tuple[NumberedBatches, ...] = ()
-    taken: dict[str, list[DatasetIterator | DistributedIterator]] = field(
-        default_factory=dict[str, list["DatasetIterator | DistributedIterator"]]
-    )
+    taken: dict[str, list[Taken]] = field(default_factory=dict[str, list["Taken"]])
 
     def may_be_tried_again(self) -> bool:
         """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""
@@ -61,8 +63,8 @@ class Closure:
 
     def accepted(self, worker: str) -> None:
         """The closure counts, as this worker has run it: what it has taken of datasets is used up."""
-        for per_worker, iterator in zip(self.resuming, self.taken.get(worker, ()), strict=False):
-            per_worker.note(worker, iterator.state_dict())
+        for per_worker, (pipeline, iterator) in zip(self.resuming, self.taken.get(worker, ()), strict=False):
+            per_worker.note(pipeline, iterator.state_dict())
 
     def cancelled(self, cause: BaseException | None) -> CancelledError:
         """The error of a closure that is dropped, as another failed or (None) nobody wants it; it says whether anything of it may count."""
@@ -72,8 +74,19 @@ class Closure:
             counts = f"It had begun on {self.begun}: what it had changed by then counts."
         return CancelledError(f"Closure {self.result.number} was cancelled, because {why}. {counts}")
 
+    def _keep_pipelines(self, worker: Worker) -> None:
+        """Let a worker that runs the closure again take the batches of its first run.
+
+        Where closures count exactly once, servers know the updates of that run, and would confirm those of other batches without them.
+        """
+        serving = self.strategy.serving
+        if self.taken and serving.exactly_once and not serving.in_rounds:
+            for per_worker, (pipeline, _) in zip(self.resuming, next(iter(self.taken.values())), strict=True):
+                per_worker.dataset.give_pipeline(pipeline, worker.name)
+
     def run(self, worker: Worker) -> object:
         """Call a plain function, on this worker."""
+        self._keep_pipelines(worker)
         with self._running_on(worker, is_plain=True):
             args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
             self._note_taken(worker)
@@ -84,6 +97,7 @@ class Closure:
 
     def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
         """The arguments and the program that this worker had for the same call before, where they fit once more."""
+        self._keep_pipelines(worker)
         known: tuple[StepCall, LinkedStep] | None = worker.local.get(self.key) if self.key is not None else None
         if known is None or not all(iterator.is_in_place(worker) for iterator in self.resuming):
             return None
@@ -169,7 +183,8 @@ class Closure:
     def _note_taken(self, worker: Worker) -> None:
         """Note which iterators the closure takes batches of: what they have given counts when the closure does."""
         if self.resuming:
-            self.taken[worker.name] = self._resumed(worker)
+            pipelines = [iterator.dataset.pipeline_number(worker.name) for iterator in self.resuming]
+            self.taken[worker.name] = list(zip(pipelines, self._resumed(worker), strict=True))
 
     def _resumed(self, worker: Worker) -> list[DatasetIterator | DistributedIterator]:
         """The worker's iterators of the datasets that are resumed."""

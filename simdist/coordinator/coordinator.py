@@ -215,16 +215,16 @@ class ClusterCoordinator:
     def create_per_worker_dataset(self, source: object, resume: bool = False) -> PerWorkerDataset:
         """A dataset on each worker, which each makes when a closure first needs it.
 
-        Each worker keeps the number of its pipeline, and how many there are, for as long as this dataset lives. One that is added later
-        takes over the pipeline of a worker that was removed (with `resume`, where that one stood); where there is none, it makes one more,
-        with the numbers of that moment: then no row is left out, but some are read by two workers.
+        Each worker keeps its pipeline. One that is added later begins anew; of what was distributed from a function it takes over the
+        pipeline of a worker that was removed (with `resume`, where it stood), or makes one more: no row is lost, some are read twice.
 
         Args:
             source: a function that returns an `sd.Dataset` or a distributed one, or one of these. It is never traced, also under
                 ``@sd.function``.
             resume: whether a worker that comes back goes on after the last batch of a closure that counts. It also takes batches once
-                more which it took for a closure that did not count (it failed, or was given to another worker). Default False, as in
-                TensorFlow: the worker begins its dataset anew, and batches of such closures are lost.
+                more which it took for a closure that did not count (it failed, or was given to another worker; with `exactly_once`
+                that one takes these batches, and each has the other's pipeline). Default False, as in TensorFlow: the worker begins its
+                dataset anew, and batches of such closures are lost.
 
         Raises:
             InvalidArgumentError: another kind of source, or a function under ``@sd.function(seconds=...)``.

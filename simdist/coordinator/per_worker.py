@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from simdist.coordinator.table_copies import bring_tables
 from simdist.data import Dataset
@@ -21,12 +21,16 @@ from simdist.program.tracing import active_tracer
 from simdist.runtime.work import Worker
 from simdist.strategies.base import DistributedFromFunction, Strategy
 
-__all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResource"]
+__all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResource", "PipelineNumber"]
 
 T = TypeVar("T")
 _numbers = itertools.count()
 
 OWNERS = "per-worker values that live"  # in the memory of a worker: what it has made of each, by number
+PIPELINES = "pipelines of per-worker values"  # in the memory of a worker: of which pipeline it has made each, by number
+
+PipelineNumber: TypeAlias = int | str
+"""What identifies a pipeline, whichever worker has it."""
 
 
 class PerWorker(Generic[T]):
@@ -67,14 +71,33 @@ class PerWorker(Generic[T]):
 
 
 def _release_unused(worker: Worker) -> None:
-    """Forget what this worker has made for per-worker values that are gone, and the steps that it knows with them."""
+    """Forget what this worker has made for per-worker values that are gone."""
     owners: dict[int, weakref.ref[Any]] = worker.local.setdefault(OWNERS, {})
     gone = {number for number, owner in owners.items() if owner() is None}
     if gone:
-        for key in [key for key in worker.local if key in gone or (isinstance(key, tuple) and gone.intersection(key[2:]))]:
-            del worker.local[key]
+        _forget(worker, gone)
         for number in gone:
             del owners[number]
+
+
+def _forget(worker: Worker, numbers: set[int]) -> None:
+    """Forget what this worker has made for per-worker values, and the steps that it knows with them."""
+    for key in [key for key in worker.local if key in numbers or (isinstance(key, tuple) and numbers.intersection(key[2:]))]:
+        del worker.local[key]
+
+
+def _made_of(value: PerWorker[Any], worker: Worker) -> PipelineNumber | None:
+    """The pipeline of which a worker has made its own; None where it has made none."""
+    return worker.local.get(PIPELINES, {}).get(value.number)
+
+
+def _of_its_pipeline(value: PerWorker[Any], dataset: PerWorkerDataset, worker: Worker, make: Callable[[], T]) -> T:
+    """A worker's own, made again where it is of a pipeline that the worker does not have any more."""
+    if _made_of(value, worker) not in (None, dataset.pipeline_number(worker.name)):
+        _forget(worker, {value.number})
+    found = make()
+    worker.local.setdefault(PIPELINES, {})[value.number] = dataset.pipeline_number(worker.name)
+    return found
 
 
 class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
@@ -114,7 +137,7 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
         self.pipelines = dict(pipelines or {})
         self.resume = resume
         self._new_numbers = itertools.count()
-        self._numbers = {worker: next(self._new_numbers) for worker in self.pipelines}
+        self._numbers: dict[str, PipelineNumber] = {worker: next(self._new_numbers) for worker in self.pipelines}
         self._workers = workers or (lambda: self.pipelines)
 
     def make(self, worker: Worker, context: InputContext) -> Dataset | DistributedDataset:
@@ -134,9 +157,22 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
             self._numbers[worker] = next(self._new_numbers) if left is None else self._numbers.pop(left)
         return self.pipelines[worker]
 
-    def pipeline_number(self, worker: str) -> int | str:
+    def on(self, worker: Worker, context_of: Callable[[Worker], InputContext]) -> Dataset | DistributedDataset:
+        return _of_its_pipeline(self, self, worker, lambda: super(PerWorkerDataset, self).on(worker, context_of))
+
+    def pipeline_number(self, worker: str) -> PipelineNumber:
         """What identifies the pipeline that a worker has, whichever had it before; its own name where it has none."""
         return self._numbers.get(worker, worker)
+
+    def give_pipeline(self, number: PipelineNumber, worker: str) -> None:
+        """Let a worker have this pipeline, and the one that has it now the pipeline of that worker."""
+        own = self.pipeline_number(worker)
+        holder = next((name for name, known in self._numbers.items() if known == number), str(number))
+        if own == number:
+            return
+        self._numbers[worker], self._numbers[holder] = number, own
+        contexts = self.pipelines.pop(worker, None), self.pipelines.pop(holder, None)
+        self.pipelines.update({name: context for name, context in zip((holder, worker), contexts, strict=True) if context is not None})
 
     def __iter__(self) -> PerWorkerIterator:
         """An iterator on each worker.
@@ -169,14 +205,18 @@ class PerWorkerIterator(PerWorker[DatasetIterator | DistributedIterator]):
     def make(self, worker: Worker, context: InputContext) -> DatasetIterator | DistributedIterator:
         return iter(self.dataset.on(worker, lambda _: context))
 
-    def note(self, worker: str, position: Position) -> None:
-        """A closure of this worker counts, after which its iterator stands there."""
-        self.accepted[self.dataset.pipeline_number(worker)] = position
+    def on(self, worker: Worker, context_of: Callable[[Worker], InputContext]) -> DatasetIterator | DistributedIterator:
+        return _of_its_pipeline(self, self.dataset, worker, lambda: super(PerWorkerIterator, self).on(worker, context_of))
+
+    def note(self, pipeline: PipelineNumber, position: Position) -> None:
+        """A closure counts that has taken elements of this pipeline, up to there."""
+        self.accepted[pipeline] = position
 
     def is_in_place(self, worker: Worker) -> bool:
-        """Whether the worker's iterator stands where the next closure has to begin."""
+        """Whether the worker's iterator is of the pipeline that it has, and stands where the next closure has to begin."""
         iterator: DatasetIterator | DistributedIterator | None = worker.local.get(self.number)
-        return iterator is not None and iterator.state_dict() == self.accepted.get(self.dataset.pipeline_number(worker.name))
+        pipeline = self.dataset.pipeline_number(worker.name)
+        return iterator is not None and _made_of(self, worker) == pipeline and iterator.state_dict() == self.accepted.get(pipeline)
 
     def put_in_place(self, worker: Worker) -> None:
         """Let the worker's iterator stand after the last batch of a closure that counts: its process is new, or a closure did not count."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -220,6 +221,52 @@ def test_a_batch_that_one_device_has_taken_alone_is_taken_again(kind: str) -> No
         coordinator.schedule(step, args=(iterator,))
         with pytest.raises(sd.errors.InvalidArgumentError, match="a value is NaN or Inf"):
             coordinator.join()
+
+
+FAULTS: dict[str, Callable[[sd.Cluster, float], object]] = {
+    "restarted": lambda cluster, at: cluster.faults.crash("worker:1", at=at, restart_after=1e-4),
+    "gone": lambda cluster, at: cluster.faults.crash("worker:1", at=at),
+    "silent": lambda cluster, at: cluster.faults.pause("worker:1", at=at, until=at + 20.0),
+    "both": lambda cluster, at: [
+        cluster.faults.crash(worker, at=at + later_s, restart_after=1e-4) for worker, later_s in (("worker:1", 0.0), ("worker:0", 2e-4))
+    ],
+}
+
+
+def rows_of_results_and_of_servers(fault: Callable[[sd.Cluster], object]) -> tuple[sd.Cluster, list[list[int]]]:
+    """The rows that closures returned, and those that each of two servers has added."""
+    cluster = sd.Cluster({"worker": 2, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, exactly_once=True)
+    coordinator = sd.ClusterCoordinator(strategy)
+    with strategy.scope():
+        seen = [sd.Variable(np.zeros(40, np.float32)) for _ in range(2)]
+    source = strategy.distribute_datasets_from_function(
+        lambda context: sd.Dataset.range(40).shard(context.num_input_pipelines, context.input_pipeline_id).batch(2)
+    )
+    iterator = iter(coordinator.create_per_worker_dataset(source, resume=True))
+
+    @sd.function
+    def add(iterator: Any) -> Any:
+        rows = next(iterator)
+        for variable in seen:
+            variable.assign_add(jnp.zeros(40).at[rows].add(1.0))
+        return rows
+
+    fault(cluster)
+    values = [coordinator.schedule(add, args=(iterator,)) for _ in range(8)]
+    coordinator.join()
+    returned = sorted(np.concatenate(coordinator.fetch(values)).tolist())
+    return cluster, [returned, *(np.repeat(np.arange(40), variable.numpy().astype(int)).tolist() for variable in seen)]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_closure_that_counts_exactly_once_has_the_rows_that_servers_have_added(fault: str) -> None:
+    cluster, undisturbed = rows_of_results_and_of_servers(lambda _: None)
+    moments_s = sorted({second for span in cluster.trace.spans for second in (span.start_s, span.end_s)})
+    for at_s in moments_s[:: len(moments_s) // 16]:
+        for offset_s in (0.0, 1e-9):
+            _, (returned, *added) = rows_of_results_and_of_servers(lambda cluster, at=at_s + offset_s: FAULTS[fault](cluster, at))
+            assert added == [returned, returned] and len(set(returned)) == len(undisturbed[0]), (fault, at_s + offset_s)
 
 
 def test_resume_is_true_or_false() -> None:
