@@ -1,0 +1,62 @@
+"""Batch statistics of all replicas are those of one device with the global batch, also where a mask leaves some entries out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras as plain
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+rng = np.random.default_rng(0)
+IDS = rng.integers(0, 5, (10, 6))  # 0 is masked
+IDS[:, 0] = 1 + np.arange(10) % 4
+Y = rng.normal(size=(10, 1)).astype(np.float32)
+
+
+def of_layers(namespace: Any, synchronized: bool) -> Any:
+    values = (np.arange(10.0).reshape(5, 2) ** 1.5).astype(np.float32)
+    model = namespace.Sequential(
+        [
+            plain.Input((6,), dtype="int32"),
+            plain.layers.Embedding(5, 2, mask_zero=True, weights=[values]),
+            plain.layers.BatchNormalization(synchronized=synchronized, momentum=0.5),
+            plain.layers.GlobalAveragePooling1D(),
+            plain.layers.Dense(1, kernel_initializer="ones"),
+        ]
+    )
+    model.compile(plain.optimizers.SGD(0.1), "mse")
+    return model
+
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "2 replicas": lambda: sd.MirroredStrategy(2),
+    "4 replicas": lambda: sd.MirroredStrategy(4),
+    "3 workers": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3})),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_statistics_of_masked_inputs_are_those_of_one_device_with_uneven_batches(strategy: str) -> None:
+    expected = of_layers(plain, False)
+    with STRATEGIES[strategy]().scope():
+        model = of_layers(keras, True)
+    histories = [one.fit(IDS, Y, batch_size=8, epochs=3, shuffle=False, verbose=0).history["loss"] for one in (model, expected)]
+    assert histories[0] == pytest.approx(histories[1], rel=1e-4)
+    for own, other in zip(model.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(own.value, other.value, rtol=1e-3, atol=1e-5, err_msg=own.path)
+
+
+def test_layers_that_are_not_synchronised_keep_the_statistics_of_their_replica() -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = of_layers(keras, False)
+    model.fit(IDS[:8], Y[:8], batch_size=8, shuffle=False, verbose=0)
+    halves = [of_layers(plain, False) for _ in range(2)]
+    for half, rows in zip(halves, (slice(0, 4), slice(4, 8)), strict=True):
+        half.fit(IDS[rows], Y[rows], batch_size=4, shuffle=False, verbose=0)
+    means = np.mean([half.layers[1].moving_mean.value for half in halves], axis=0)
+    np.testing.assert_allclose(model.layers[1].moving_mean.value, means, rtol=1e-5)
