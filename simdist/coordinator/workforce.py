@@ -16,6 +16,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_yo
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.work import WorkerPool
 from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.variables.overwriting import require_one_worker
 
 __all__ = ["Workforce"]
 
@@ -91,9 +92,11 @@ class Workforce:
         """Start one more worker; it takes closures as soon as the chief has heard of it.
 
         Raises:
-            FailedPreconditionError: variables have a copy on each worker, or the tasks of this engine are fixed.
+            FailedPreconditionError: variables have a copy on each worker, or are overwritten with their gradients; or the tasks of this
+                engine are fixed.
         """
         self.strategy.require_changeable_workers()
+        require_one_worker(self.strategy.variables)
         name = self.engine.add_task("worker")
         self.strategy.change_workers([*self.strategy.workers, name])
         self.pool.add(name)

@@ -133,6 +133,8 @@ class Strategy(ReplicaOperations):
     """Whether variables are on servers, one value for all replicas."""
     averages_updates: bool = False
     """Whether the updates of several workers are averaged before they count, and then count as one."""
+    steps_overlap: bool = False
+    """Whether several workers take steps of their own, at the same time."""
 
     def __init__(self, cluster: Cluster | None) -> None:
         if not isinstance(cast(Any, cluster), (Cluster, type(None))):

@@ -126,8 +126,8 @@ class ParameterServerStrategy(Strategy):
         super().__init__(cluster)
         self.partitioner = variable_partitioner
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
-        self.workers = [f"worker:{index}" for index in cluster.spec.task_indices("worker")]
-        self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
+        self.workers: list[str] = []
+        self.change_workers([f"worker:{index}" for index in cluster.spec.task_indices("worker")])
         self.mode = mode
         self.staleness, self.backup_workers = checked_mode(mode, staleness, backup_workers, len(self.workers))
         self.serving = Serving(
@@ -186,6 +186,7 @@ class ParameterServerStrategy(Strategy):
     def change_workers(self, workers: Sequence[str]) -> None:
         """These are the workers from now on, numbered anew."""
         self.workers[:] = workers
+        self.steps_overlap = len(self.workers) > 1
         self.worker_numbers = {name: number for number, name in enumerate(self.workers)}
 
     def create(self, variable: Variable, value: Any) -> None:

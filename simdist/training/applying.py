@@ -36,7 +36,7 @@ def _applied_by_strategies(original: Callable[..., None]) -> Callable[..., None]
             return
         variables = list(trained_variables(self) if trainable_variables is None else trainable_variables)
         step = current_step()
-        gradients = list(grads) if step is None else step.weighed(grads)
+        gradients = list(grads) if step is None else step.weighed(grads, variables)
         _wrapped(self).apply_gradients(zip(gradients, variables, strict=True))
 
     apply.__doc__ = original.__doc__
@@ -59,7 +59,7 @@ def _stateless_by_strategies(original: Callable[..., Any]) -> Callable[..., Appl
             )
         step.keep_values(self.variables, optimizer_variables)
         step.keep_values(trained, trainable_variables)
-        gradients = step.weighed(grads)
+        gradients = step.weighed(grads, trained)
         _wrapped(self).apply_gradients(zip(gradients, trained, strict=True))
         if step.sees_updates:
             weights, own = original(self, optimizer_variables, gradients, trainable_variables)

@@ -29,6 +29,8 @@ from simdist.training.missing_rows import MissingRows, with_rows
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
+from simdist.variables.overwriting import gradient_without_rows, is_overwritten
+from simdist.variables.variable import Variable
 
 __all__ = ["StatelessStep", "current_step", "stateless_replica_step"]
 
@@ -123,15 +125,18 @@ class StatelessStep:
             value = value * (self.weight * tracer.num_replicas) if self.rows else jnp.zeros_like(value)
         variable.assign(value)
 
-    def weighed(self, gradients: Sequence[jax.Array | None]) -> list[jax.Array | None]:
-        """Gradients of this replica's part, as their part of the gradients of the global batch."""
-        return [None if gradient is None else self._weighed(gradient) for gradient in gradients]
+    def weighed(self, gradients: Sequence[jax.Array | None], variables: Sequence[KerasVariable]) -> list[jax.Array | None]:
+        """Gradients of this replica's part, as their part of the gradients of the global batch; new values as they are."""
+        pairs = zip(gradients, map(as_variable, variables), strict=True)
+        return [None if gradient is None else self._weighed(gradient, variable) for gradient, variable in pairs]
 
-    def _weighed(self, gradient: jax.Array) -> jax.Array:
+    def _weighed(self, gradient: jax.Array, variable: Variable) -> jax.Array:
         if not self.rows:
             # What flows back from a mean over no rows is no number.
-            return jnp.zeros_like(gradient)
-        return gradient if self.weight == 1.0 else gradient * self.weight
+            tracer = active_tracer()
+            assert tracer is not None
+            return gradient_without_rows(tracer, variable)
+        return gradient if self.weight == 1.0 or is_overwritten(variable) else gradient * self.weight
 
 
 def _counters(model: StrategyModel, data: Tree) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -25,8 +25,9 @@ from simdist.training.missing_rows import MissingRows, with_rows
 from simdist.training.state_without_rows import state_without_rows
 from simdist.training.stateless_step import stateless_replica_step
 from simdist.variables.gradients import value_and_grad
-from simdist.variables.keras_objects import core_of, trained_variables
+from simdist.variables.keras_objects import KerasVariable, core_of, trained_variables
 from simdist.variables.optimizer import Optimizer, as_variable
+from simdist.variables.overwriting import gradient_without_rows
 
 __all__ = ["Example", "build", "eager_where_asked", "finish", "only_finite", "prepare_optimizer", "require_same_variables", "train_step_of"]
 
@@ -161,7 +162,7 @@ def _compiled_replica_step(model: StrategyModel, missing: MissingRows) -> Callab
             (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
         if not rows:
             # What flows back from statistics of nothing is 0 times no number.
-            gradients = [jnp.zeros_like(gradient) for gradient in gradients]
+            gradients = _gradients_without_rows(variables)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         if rows:
             model.simdist_update_metrics(loss, rows, y, y_pred, sample_weight)
@@ -184,7 +185,13 @@ def _step_of_no_rows(model: StrategyModel, optimizer: Optimizer, missing: Missin
         state = state_without_rows(tracer, call, with_rows(data))
     with only_finite(True):
         state.assign(tracer)
-    optimizer.apply_gradients([(jnp.zeros(variable.shape, as_variable(variable).dtype), variable) for variable in variables])
+    optimizer.apply_gradients(zip(_gradients_without_rows(variables), variables, strict=True))
+
+
+def _gradients_without_rows(variables: Sequence[KerasVariable]) -> list[jax.Array]:
+    tracer = active_tracer()
+    assert tracer is not None
+    return [gradient_without_rows(tracer, as_variable(variable)) for variable in variables]
 
 
 def prepare_optimizer(model: StrategyModel) -> Optimizer:

@@ -40,6 +40,7 @@ class GradientPolicy:
         tables_apart: each table of which rows are looked up has a collective of its own, also where it is small. A main needs that: it does
             not know how many rows the others look up, and all must take part in the same collectives. Default False.
         reads_rows: replicas read rows of tables together, and say so where they cannot. Default False: each has the tables.
+        waits_for_all: whether each step waits for all replicas; default True.
     """
 
     bytes_per_pack: int = 0
@@ -49,6 +50,7 @@ class GradientPolicy:
     by_rows: bool = True
     tables_apart: bool = False
     reads_rows: bool = False
+    waits_for_all: bool = True
 
     @property
     def gathers_rows(self) -> bool:

@@ -33,6 +33,7 @@ from simdist.variables.keras_objects import (
     without_clipping,
 )
 from simdist.variables.optimizer_attributes import another_of, carry_attributes, require_all_carried
+from simdist.variables.overwriting import is_overwritten
 from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
@@ -153,8 +154,9 @@ def copy_for(
     return copy, roles
 
 
-def begins_with_values(optimizer: KerasOptimizer, variable: Variable) -> bool:
+def begins_with_values(optimizer: KerasOptimizer, variables: Sequence[Variable]) -> bool:
     """Whether slots of a Keras optimizer begin with what its variables hold, as those of ScheduleFreeAdamW do: tried with two values."""
+    variable = next((one for one in variables if not is_overwritten(one)), variables[0])  # what is overwritten has no slots
     probe = Cell(variable.name, Aval((2, 2), variable.aval.dtype), "")
 
     def first_slots(value: float) -> list[bytes]:
@@ -165,7 +167,7 @@ def begins_with_values(optimizer: KerasOptimizer, variable: Variable) -> bool:
 
 
 def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
-    """A Keras variable of the shape of a cell, with the name and the constraint of its variable.
+    """A Keras variable of the shape of a cell, with the name and the constraint of its variable; overwritten with its gradient as it is.
 
     Raises:
         InvalidArgumentError: a constraint, and the cell is a shard.
@@ -182,6 +184,7 @@ def stand_in_for(variable: Variable, cell: Cell | None = None) -> KerasVariable:
     if constraint is not None and cell is not None and cell.range is not None:
         raise InvalidArgumentError(f"{variable.name} has a constraint and is sharded; constraints need the whole variable.")
     stand_in.constraint = constraint
+    stand_in.overwrite_with_gradient = is_overwritten(variable)
     return stand_in
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "is_keras_optimizer",
     "is_scaling",
     "learning_rate_of",
+    "overwrites",
     "rename",
     "set_schedule",
     "trained_variables",
@@ -48,6 +49,7 @@ class KerasVariable(Protocol):
     dtype: str
     _path: str
     constraint: Callable[[jax.Array], jax.Array] | None
+    overwrite_with_gradient: bool
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -84,6 +86,7 @@ class KerasOptimizer(Protocol):
     clipnorm: float | None
     global_clipnorm: float | None
     use_ema: bool
+    ema_overwrite_frequency: int | None
 
     @property
     def variables(self) -> Sequence[KerasVariable]: ...
@@ -142,6 +145,11 @@ def is_scaling(optimizer: object) -> TypeGuard[LossScaleOptimizer]:
 def core_of(optimizer: KerasOptimizer) -> KerasOptimizer:
     """The optimizer that changes the variables: the one inside of a `LossScaleOptimizer`, or the optimizer itself."""
     return optimizer.inner_optimizer if is_scaling(optimizer) else optimizer
+
+
+def overwrites(variable: KerasVariable) -> bool:
+    """Whether optimizers assign the gradient of a variable to it, as its new value."""
+    return bool(getattr(variable, "overwrite_with_gradient", False))
 
 
 # -- what is private to Keras -----------------------------------------------------------------------------------------

@@ -28,7 +28,9 @@ Given = Sequence[jax.Array | None]
 Apply = Callable[[Flat, Flat, Given], tuple[Flat, Flat]]
 
 
-def unscaled(optimizer: LossScaleOptimizer, gradients: Flat, clips_later: bool, has_scale: bool = True) -> list[jax.Array]:
+def unscaled(
+    optimizer: LossScaleOptimizer, gradients: Flat, clips_later: bool, has_scale: bool = True, new_values: Flat = ()
+) -> list[jax.Array]:
     """Gradients of a scaled loss, without the scale and clipped as the inner optimizer asks; all NaN where one is not finite.
 
     Args:
@@ -36,16 +38,18 @@ def unscaled(optimizer: LossScaleOptimizer, gradients: Flat, clips_later: bool, 
         gradients: p arrays, one for each variable.
         clips_later: whether they are clipped with the update, and not here.
         has_scale: whether the scale is to be taken off; default True.
+        new_values: of variables that are overwritten with their gradients, which have no scale and are not clipped; they stand last in
+            what is returned. Default: there are none.
 
     Raises:
         FailedPreconditionError: the optimizer has no scale yet.
     """
-    finite = all_finite(gradients)
+    finite = all_finite([*gradients, *new_values])
     if has_scale:
         gradients = without_scale(optimizer, gradients)
     if not clips_later:
         gradients = clipped(optimizer.inner_optimizer, list(gradients))
-    return [jnp.where(finite, gradient, jnp.nan) for gradient in gradients]
+    return [jnp.where(finite, gradient, jnp.nan) for gradient in [*gradients, *new_values]]
 
 
 def all_finite(gradients: Flat) -> jax.Array:

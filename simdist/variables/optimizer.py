@@ -35,6 +35,7 @@ from simdist.variables.keras_objects import (
 )
 from simdist.variables.loss_scaling import all_finite, unscaled, without_scale
 from simdist.variables.optimizer_rule import OptimizerRule, is_count
+from simdist.variables.overwriting import is_overwritten, maxima_over_replicas, require_overwritable
 from simdist.variables.row_rule import warn_of_whole_tables
 from simdist.variables.rule_parts import require_part
 from simdist.variables.variable import Variable
@@ -108,7 +109,8 @@ class Optimizer:
     ) -> None:
         """Update variables by their gradients; in a step, an operation of the program. Outside of every step it is a step of its own.
 
-        Called by a replica, it first adds up the gradients of all replicas.
+        Called by a replica, it first adds up the gradients of all replicas. Where the gradient of a Keras variable is its new value
+        (``overwrite_with_gradient``, in float8 layers) it is assigned: the maximum of those of all replicas.
 
         Args:
             grads_and_vars: pairs (gradient, variable), both of one shape (p...); a gradient of None leaves its variable as it is.
@@ -117,7 +119,8 @@ class Optimizer:
         Raises:
             FailedPreconditionError: called in a plain function that a coordinator has scheduled.
             InvalidArgumentError: a gradient of another shape than its variable, or of numbers that its dtype cannot hold (digits in a
-                variable of whole numbers, an imaginary part in one of floats); or two of one variable.
+                variable of whole numbers, an imaginary part in one of floats); two of one variable; or new values that no maximum of all
+                combines: with an Optax transformation, `sync_every`, `backup_workers`, or several workers of parameter servers.
         """
         tracer = active_tracer()
         if tracer is None:
@@ -125,21 +128,24 @@ class Optimizer:
             return self._applied_once(pairs, skip_gradients_aggregation)
         everything = [(gradient, as_variable(variable)) for gradient, variable in grads_and_vars]
         pairs = [(gradient, variable) for gradient, variable in everything if gradient is not None]
+        pairs.sort(key=lambda pair: is_overwritten(pair[1]))  # these last: numbers of tables count the others
         variables = [variable for _, variable in pairs]
         _require_one_each(variables)
         # A Keras optimizer is built for all that it is given, as in Keras; a transformation for what has gradients, or for that of build().
         state_of = [variable for _, variable in everything] if is_keras_optimizer(self.wrapped) else variables
-        gradients = [_checked(gradient, variable) for gradient, variable in pairs]
+        given = [_checked(gradient, variable) for gradient, variable in pairs]
+        count = sum(not is_overwritten(variable) for variable in variables)
+        gradients, new_values, has_scale = given[:count], given[count:], True
+        require_overwritable(tracer, self.wrapped, variables[count:])
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
-            gradients, has_scale = self._summed(tracer, gradients, variables)
-        else:
-            has_scale = True
+            gradients, has_scale = self._summed(tracer, gradients, variables[:count])
+            new_values = maxima_over_replicas(tracer, new_values)
         if self.lazy_rows and not self._has_warned:
             self._has_warned = warn_of_whole_tables([variable.name for variable in variables if variable.ref() in tracer.whole_tables])
         if variables:
             rule = self._rule(state_of)
             rule.is_used_once = self._is_used_once
-            tracer.update(rule, variables, self._clipped(gradients, variables[0], has_scale))
+            tracer.update(rule, variables, self._clipped(gradients, new_values, variables[0], has_scale))
 
     def _applied_once(self, pairs: Sequence[tuple[ArrayLike | None, AnyVariable]], skip_gradients_aggregation: bool) -> None:
         self._is_used_once = True
@@ -188,18 +194,21 @@ class Optimizer:
             return [jnp.where(finite, total, jnp.nan) for total in sums], False
         return compressed.sums(tracer, gradients, variables), True
 
-    def _clipped(self, gradients: list[jax.Array], variable: Variable, has_scale: bool) -> list[jax.Array]:
-        """The gradients, unscaled and clipped; those that are accumulated, or averaged over workers, are clipped when they are complete."""
+    def _clipped(self, gradients: list[jax.Array], new_values: list[jax.Array], variable: Variable, has_scale: bool) -> list[jax.Array]:
+        """The gradients, unscaled and clipped, and then the new values as they are.
+
+        Gradients that are accumulated, or averaged over workers, are clipped when they are complete.
+        """
         optimizer = self.wrapped
         if not is_keras_optimizer(optimizer):
             return gradients
         clips_later = clips_with_update(optimizer, variable)
         if is_scaling(optimizer):
-            return unscaled(optimizer, gradients, clips_later, has_scale)
+            return unscaled(optimizer, gradients, clips_later, has_scale, new_values)
         scale = optimizer.loss_scale_factor
         if scale is not None:
             gradients = [gradient / scale for gradient in gradients]
-        return gradients if clips_later else clipped(optimizer, gradients)
+        return [*(gradients if clips_later else clipped(optimizer, gradients)), *new_values]
 
     def saved_state(self) -> dict[str, Variable]:
         """The state of an Optax transformation as variables of whole values, by path; that of a Keras optimizer is its own."""

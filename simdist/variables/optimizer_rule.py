@@ -155,7 +155,7 @@ class OptimizerRule(UpdateRule):
             return self._optax_slot_optimizer(self.optimizer, pairs)
         slots = self.slots = self.slots or OptimizerSlots(self.optimizer, self.variables)
         if self._begins_with_values is None:
-            self._begins_with_values = begins_with_values(self.optimizer, self.variables[0])
+            self._begins_with_values = begins_with_values(self.optimizer, self.variables)
         values = self._values(pairs) if self._begins_with_values else None
         return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells), values)
 

@@ -56,15 +56,14 @@ __all__ = [
 class OwningStrategy(Scope, Protocol):
     """What a store asks of the strategy whose variables it keeps."""
 
+    is_served: bool  # whether variables are on servers, one value for all replicas
+    averages_updates: bool  # whether updates of several workers are averaged, and then count as one
+    steps_overlap: bool  # whether several workers take steps of their own, at the same time
+
     @property
     def num_replicas_in_sync(self) -> int: ...
     @property
     def moves_rows(self) -> bool: ...
-    @property
-    def is_served(self) -> bool: ...  # whether variables are on servers, one value for all replicas
-    @property
-    def averages_updates(self) -> bool: ...  # whether updates of several workers are averaged, and then count as one
-
     def between_steps(self) -> None:
         """The program is about to read or to change variables outside of every step."""
 

@@ -183,6 +183,7 @@ class SynchronousStrategy(Strategy):
             self.policy.local_updates,
             by_rows=self.reducer_device is None,
             tables_apart=self.launched,
+            waits_for_all=not self.policy.backup_workers,
         )
 
     # -- variables ------------------------------------------------------------------------------------------------
