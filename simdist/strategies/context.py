@@ -63,7 +63,7 @@ class ReplicaContext:
         """The sum or the mean of the values of all replicas.
 
         Args:
-            reduce_op: SUM or MEAN, or its name.
+            reduce_op: SUM or MEAN, or its name. A sum has the dtype of the values (`ReduceOp`): int8 wraps around.
             value: a structure of arrays, of the same shapes on every replica.
             options: `CommunicationOptions` for this call.
 

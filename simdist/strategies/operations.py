@@ -173,7 +173,7 @@ class ReplicaOperations:
         """Combine the replicas' values, and the given axes of each with them.
 
         Args:
-            reduce_op: SUM or MEAN, or its name in any case.
+            reduce_op: SUM or MEAN, or its name in any case. A sum has the dtype of the values (`ReduceOp`): int8 wraps around.
             value: a result of `run` (r values of one shape), or a structure of them.
             axis: None keeps the shape of one replica's value; an axis, or several, are also reduced over. A mean over an axis
                 weighs every element equally, whichever replica has it.

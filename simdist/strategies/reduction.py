@@ -34,7 +34,9 @@ class ReduceOp(Enum):
     """Reduction operations: how the values of several replicas become one.
 
     Attributes:
-        SUM: their sum.
+        SUM: their sum, in their dtype, as in TensorFlow: whole numbers of few bits wrap around without a word where their sum is too
+            large (3 times 100 as int8 is 44), with an axis and without. Cast them before: ``value.astype("int32")``. Truth values
+            are counted as int32.
         MEAN: their sum divided by the number of replicas (with `axis`, by the number of elements).
 
     Example:
@@ -104,7 +106,12 @@ def _of_one(op: ReduceOp, value: Any) -> Any:
 
 def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:
     axes = _axes(value, axis)
-    return jnp.sum(value, axis=axes) if op is ReduceOp.SUM else jnp.mean(value, axis=axes)
+    return _sum_over(value, axes) if op is ReduceOp.SUM else jnp.mean(value, axis=axes)
+
+
+def _sum_over(value: Any, axes: tuple[int, ...]) -> Any:
+    """A sum in the dtype of its summands, as those over replicas are, and as tf.reduce_sum is; that of JAX would be wider."""
+    return jnp.sum(value, axis=axes, dtype=value.dtype)
 
 
 def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
@@ -112,7 +119,7 @@ def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
     if axis is not None:
         axes = _axes(parts[0], axis)
         count = sum(_length(part, axes) for part in parts)
-        parts = [jnp.sum(part, axis=axes) for part in parts]
+        parts = [_sum_over(part, axes) for part in parts]
     if any(part.shape != parts[0].shape for part in parts):
         raise InvalidArgumentError(
             f"The replicas' values have the shapes {[tuple(part.shape) for part in parts]}, which cannot be added. Reduce over the axis "
@@ -127,7 +134,7 @@ def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis, opt
         total = tracer.collective("all_reduce", [local_value], options, averaged=op is ReduceOp.MEAN)[0]
         return total if op is ReduceOp.SUM else total / tracer.num_replicas
     axes = _axes(local_value, axis)
-    part = jnp.sum(local_value, axis=axes)
+    part = _sum_over(local_value, axes)
     if op is ReduceOp.SUM:
         return tracer.collective("all_reduce", [part], options)[0]
     total, count = tracer.collective("all_reduce", [part, jnp.asarray(_length(local_value, axes), part.dtype)], options)
@@ -137,7 +144,7 @@ def _all_reduced(tracer: Tracer, op: ReduceOp, local_value: Any, axis: Axis, opt
 def _summand(op: ReduceOp, value: Any) -> Any:
     """The summand of a replica: truth values are counted; the mean of whole numbers is none, and their sum may be too large for them.
 
-    So may be the sum of numbers of half precision whose mean is not: it is taken in float32.
+    So may be the sum of numbers of float16 whose mean is not, and a sum of bfloat16 loses digits: for a mean it is taken in float32.
     """
     if jnp.issubdtype(value.dtype, jnp.inexact):
         return widened(value) if op is ReduceOp.MEAN else value

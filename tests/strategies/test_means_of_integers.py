@@ -58,3 +58,26 @@ def test_the_dtype_of_a_mean_does_not_depend_on_the_number_of_replicas() -> None
 def test_a_variable_of_truth_values_has_no_sum() -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match="SUM needs numbers"):
         sd.Variable(True, aggregation=sd.VariableAggregation.SUM)
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "float16"])
+def test_sums_have_the_dtype_of_their_values_with_and_without_an_axis(dtype: str) -> None:
+    strategy = sd.MirroredStrategy(3)
+    values = strategy.run(lambda: jnp.full((2,), 100, dtype))
+    for axis, like in ((None, np.full(2, 300)), (0, np.int64(600))):
+        expected = np.asarray(like).astype(dtype)  # wraps around, as additions in the dtype do
+        outside = strategy.reduce("sum", values, axis=axis)
+        (inside,) = strategy.local_results(strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.full((2,), 100, dtype))))[:1]
+        assert outside.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(outside, expected)
+        if axis is None:
+            assert inside.dtype == np.dtype(dtype)
+            np.testing.assert_array_equal(inside, expected)
+
+
+def test_a_sum_over_an_axis_of_one_replica_has_the_dtype_of_its_values() -> None:
+    total = sd.OneDeviceStrategy().reduce("sum", np.full(4, 100, np.int8), axis=0)
+    assert (total.dtype, int(total)) == (np.dtype(np.int8), -112)
