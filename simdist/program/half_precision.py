@@ -1,4 +1,8 @@
-"""Numbers of half precision: their sum may be too large for them, though their mean is not, so that means are taken in float32."""
+"""Numbers of half precision: their means are taken in float32.
+
+The sum of numbers of float16, or of a float8, may be too large for them, though their mean is not. bfloat16 has the range of float32; there
+it is digits that a sum would lose, as it has 8 of 24 bits.
+"""
 
 from __future__ import annotations
 
