@@ -229,6 +229,26 @@ def test_a_survivor_that_is_paused_sends_nothing_before_it_goes_on() -> None:
     close(driven.w, 2)
 
 
+def test_steps_that_are_tried_while_all_are_silent_lose_nothing() -> None:
+    def silence(cluster: sd.Cluster) -> None:
+        cluster.faults.crash("worker:2", at=0.12)
+        for number in range(2):
+            cluster.faults.pause(f"worker:{number}", at=0.3, until=30.0)
+
+    driven, taken = Driven(silence, on_failure="continue"), 0
+    while driven.cluster.now < 29.0:
+        try:
+            driven.run(1)
+            taken += 1
+        except sd.errors.UnavailableError as error:
+            assert "worker:0, worker:1 are silent" in str(error) and "nothing is lost" in str(error)
+            sd.sleep(5.0, driven.cluster)
+    sd.sleep(60.0, driven.cluster)
+    driven.run(12 - taken)
+    close(driven.w, 12)
+    assert driven.strategy.num_replicas_in_sync == 2
+
+
 MOMENTS_S, LENGTHS_S = st.floats(0.0, 2.5), st.floats(1e-3, 1.0) | st.floats(1.0, 40.0)
 FAULTS = st.lists(
     st.tuples(st.sampled_from(["pause", "peer", "chief", "crash"]), st.integers(0, 2), MOMENTS_S, LENGTHS_S, st.booleans()),
@@ -251,11 +271,15 @@ def survives(faults: list[tuple[str, int, float, float, bool]]) -> None:
                 cluster.faults.partition(worker, peer if kind == "peer" else "chief", at=at, until=at + lasts_s, one_way=one_way)
 
     driven = Driven(plan, on_failure="continue")
-    try:
-        driven.run(60)
-    except sd.errors.UnavailableError as error:
-        assert "All replicas have died or are silent" in str(error)
-        return
+    for _ in range(60):
+        try:
+            driven.run(1)
+        except sd.errors.UnavailableError as error:
+            if "All replicas have died" in str(error):
+                return
+            assert "nothing is lost" in str(error)
+            sd.sleep(60.0, driven.cluster)
+            driven.run(1)
     sd.sleep(60.0, driven.cluster)
     driven.run(1)
     close(driven.w, 61)

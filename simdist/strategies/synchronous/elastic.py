@@ -84,11 +84,14 @@ class Elastic(OverAnother):
                     self.rewind(iterators)
                 return take()
             except UnavailableError as error:
+                self.rewind(iterators)
+                members = self.strategy.members
+                if any(member.alive for member in members) and not any(map(self.strategy.group.believes_in, members)):
+                    raise self._nobody_left() from error
                 # Where messages between members are lost nobody is gone: the way may open again, but not for ever is tried.
                 num_time_outs += isinstance(error, TimedOutError)
                 if not self.has_lost_members() and not (isinstance(error, TimedOutError) and num_time_outs <= MAX_TIME_OUTS):
                     raise
-                self.rewind(iterators)
 
     def between_steps(self) -> None:
         """Let those leave who have died: what only they had does not count any more."""
@@ -138,11 +141,7 @@ class Elastic(OverAnother):
         before = strategy.members
         left = [member for member in before if believes_in(member)]
         if not left:
-            self._notice(before)
-            raise UnavailableError(
-                "All replicas have died or are silent, and the variables with them. Build the model again, and restore a checkpoint into "
-                "it; faults that leave one worker alive can be survived."
-            )
+            raise self._nobody_left()
         if len(left) < len(before):
             self._leave(left)
         present = {member.device for member in left}
@@ -153,6 +152,22 @@ class Elastic(OverAnother):
             present_members = {member.device: member for member in strategy.members if believes_in(member)} | joined
             resize(strategy, [present_members[each.device] for each in self.everybody if each.device in present_members], "join")
         return strategy.members is not before
+
+    def _nobody_left(self) -> UnavailableError:
+        """No replica can go on; those that are only silent keep their variables, as nobody goes on without them."""
+        members = self.strategy.members
+        silent = [member for member in members if member.alive]
+        self._notice([member for member in members if not member.alive])
+        if not silent:
+            return UnavailableError(
+                "All replicas have died, and the variables with them. Build the model again, and restore a checkpoint into it; faults that "
+                "leave one worker alive can be survived."
+            )
+        names = ", ".join(dict.fromkeys(member.task for member in silent))
+        return UnavailableError(
+            f"No replica is left that could go on: {names} {'is' if len(silent) == 1 else 'are'} silent. The step has left no mark, and "
+            "nothing is lost. Give the pause or partition an until=, and take the step again later."
+        )
 
     def _leave(self, left: list[Member]) -> None:
         """Go on with these alone."""
