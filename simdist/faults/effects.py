@@ -104,8 +104,8 @@ class Effects(Protocol):
         """From now on a task may fall silent, or a message be lost, and nobody says so: what would wait for ever gets a time-out."""
         ...
 
-    def expect_disturbance(self) -> None:
-        """From now on messages may take another time than they do now: nothing about them may be worked out beforehand."""
+    def disturb(self) -> None:
+        """From now on messages may be lost, or take another time than they did: nothing about them may be worked out beforehand."""
         ...
 
     def is_over(self, task: str | None) -> bool:

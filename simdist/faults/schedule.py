@@ -62,8 +62,6 @@ class Faults(FaultPlan):
         super().add(fault)
         if fault.silences:
             self.effects.expect_silence()
-        if fault.disturbs:
-            self.effects.expect_disturbance()
         if fault.trigger.at is not None:
             self.effects.later(fault.trigger.at - self.effects.now, lambda: self._begin(fault), awaited=fault.may_end_waits)
         else:
@@ -128,6 +126,8 @@ class Faults(FaultPlan):
         if ends_s is not None and ends_s <= self.effects.now:
             fault.is_missed = True  # it would end before it began: it never fired
             return
+        if fault.silences or fault.disturbs:
+            self.effects.disturb()
         fault.fired_s = self.effects.now
         heal = fault.begin(self.effects)
         if heal is not None and ends_s is not None:

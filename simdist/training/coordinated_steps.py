@@ -251,7 +251,7 @@ class _OfWorkers:
             return
         if self.strategy.num_replicas_in_sync > 1:
             raise InvalidArgumentError(
-                "steps_per_epoch is missing, and the data come from a function whose batches the replicas of a worker take in turn "
+                "steps_per_epoch is missing, and the data come from a function that each worker calls for its replicas "
                 "(devices_per_worker=). Pass steps_per_epoch=, or the dataset itself, each of whose batches is split among them."
             )
         if not self._pipelines:

@@ -49,6 +49,16 @@ def test_a_call_back_into_python_costs_nothing(around: Callable[..., Any], to_py
     assert with_call == without >= 2 * 16**3
 
 
+def test_a_key_can_be_printed() -> None:
+    def drawn(x: Any, prints: bool) -> Any:
+        key = jax.random.key(0)
+        if prints:
+            jax.debug.print("{}", key)
+        return x + jax.random.normal(key, x.shape)
+
+    assert flops(lambda x: drawn(x, True), (16,)) == flops(lambda x: drawn(x, False), (16,))
+
+
 CUMULATIVE = [jax.lax.cumsum, jax.lax.cumprod, jax.lax.cummax, jax.lax.cummin]
 
 

@@ -32,7 +32,7 @@ class FakeEffects:
         self.tasks = tasks or ("chief:0", "worker:0", "worker:1", "ps:0")
         self.is_open = True
         self.expects_silence = False
-        self.expects_disturbance = False
+        self.is_disturbed = False
         self.gone: set[str] = set()
         self.lost_hosts: list[tuple[float, str, float | None, str]] = []
         self.lost_disks: list[tuple[float, str]] = []
@@ -106,8 +106,8 @@ class FakeEffects:
     def expect_silence(self) -> None:
         self.expects_silence = True
 
-    def expect_disturbance(self) -> None:
-        self.expects_disturbance = True
+    def disturb(self) -> None:
+        self.is_disturbed = True
 
     def is_over(self, task: str | None) -> bool:
         return not self.is_open or task in self.gone

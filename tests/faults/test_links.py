@@ -49,11 +49,13 @@ def test_each_lane_is_told_with_whom_and_in_which_direction() -> None:
 
 
 @pytest.mark.parametrize(("kind", "silent", "disturbed"), [("drop", 1, 1), ("delay", 1, 1), ("duplicate", 0, 1), ("slow_link", 0, 1)])
-def test_who_waits_is_warned_of_what_may_be_lost_or_late(kind: str, silent: int, disturbed: int) -> None:
+def test_who_waits_is_warned_of_what_may_be_lost_and_of_what_is_late_when_it_begins(kind: str, silent: int, disturbed: int) -> None:
     effects = FakeEffects()
     options = {"seconds": 1.0} if kind == "delay" else {}
     getattr(Faults(effects), kind)("worker:0", "ps:0", at=1.0, **options)
-    assert (effects.expects_silence, effects.expects_disturbance) == (silent, disturbed)
+    assert (effects.expects_silence, effects.is_disturbed) == (silent, False)
+    effects.move_to(1.0)
+    assert (effects.expects_silence, effects.is_disturbed) == (silent, disturbed)
 
 
 @pytest.mark.parametrize(

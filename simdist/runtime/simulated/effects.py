@@ -46,9 +46,8 @@ class SimulatedEffects:
     def progress(self, task: str) -> int:
         return self.world.task(task).progress
 
-    def expect_disturbance(self) -> None:
-        self.world.transport.is_foreseeable = False
-        self.world.unfold()
+    def disturb(self) -> None:
+        self.world.disturb()
 
     def is_over(self, task: str | None) -> bool:
         there = None if task is None else self.world.task(task)
@@ -56,7 +55,6 @@ class SimulatedEffects:
 
     def expect_silence(self) -> None:
         self.world.silence.expect()
-        self.world.unfold()
 
     def crash(self, task: str, restart_after_s: float | None, reason: str, keep_disk: bool = True) -> None:
         self.world.crash(self.world.task(task), restart_after_s, reason, keep_disk)

@@ -141,6 +141,6 @@ class SimulatedReplicaGroup:
 
 def _silent_error(task: str) -> UnavailableError:
     return UnavailableError(
-        f"{task} is silent, and a step needs all replicas; this one has changed nothing, but the batches that it took are used up. Give the "
-        "pause or partition an until=, and go on later; or make the strategy with on_failure='continue' to take the step again."
+        f"{task} is silent, and a step needs all replicas; this one has changed nothing, but the batches that it took are used up. Give "
+        "the pause or partition an until=, and go on later; or make the strategy with on_failure='continue' to take the step again."
     )

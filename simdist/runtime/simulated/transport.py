@@ -73,7 +73,6 @@ class Transport:
         disturbances: what befalls single messages; default nothing.
 
     Attributes:
-        is_foreseeable: whether messages will take the time that they take now: no fault was planned that changes it.
         blocked: pairs (source, target) of tasks between which messages are lost.
         cut_s: when a pair was cut last.
     """
@@ -83,7 +82,6 @@ class Transport:
         self.links = links
         self.trace = trace
         self.disturbances = Disturbances(links) if disturbances is None else disturbances
-        self.is_foreseeable = True
         self.blocked: set[tuple[str, str]] = set()
         self.cut_s: dict[tuple[str, str], float] = {}
         self.collectives: dict[Collective, None] = {}  # whose transfers are under way; calls and copies are kept by their tasks

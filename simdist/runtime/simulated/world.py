@@ -118,6 +118,7 @@ class World:
         self.silence.changed.append(self.detection.expect_change)
         self.silence.went_on.append(lambda task, since_s: self.servers[task.name].stood_still(since_s, self.now))
         self.left: set[str] = set()  # tasks that are members no longer
+        self.is_foreseeable = True  # until a fault has begun that loses messages, or changes their time
         self.foreseen: dict[Foreseen, None] = {}  # what is under way and ends at known seconds
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.table_uses = TableUses()
@@ -127,13 +128,9 @@ class World:
     def now(self) -> float:
         return self.clock.now
 
-    @property
-    def is_foreseeable(self) -> bool:
-        """Whether nothing will disturb what begins now, as far as is known: no fault was planned."""
-        return self.transport.is_foreseeable and not self.silence.is_expected
-
-    def unfold(self) -> None:
-        """A fault was planned: what was to end at a known second goes on event by event, from where it is."""
+    def disturb(self) -> None:
+        """A fault begins: what was to end at a known second goes on event by event, from where it is, and so does what begins later."""
+        self.is_foreseeable = False
         for one in list(self.foreseen):
             one.unfold()
 

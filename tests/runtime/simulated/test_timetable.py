@@ -13,8 +13,8 @@ ALGORITHMS = ["ring", "reduction to one", "recursive doubling", "binomial", "dou
 def moments(algorithm: str, event_by_event: bool) -> list[tuple[float, dict[str, float], list[tuple[str, str, float, float]]]]:
     """At several moments of an all-reduce of five workers: the second, the bytes on all links, and what is on its way."""
     session = sd.Session(one_reduction(algorithm), sd.Cluster({"worker": 5}, network=sd.hardware.Network(bandwidth=1e6), numerics="off"))
-    if event_by_event:  # a fault that never comes: nothing is worked out beforehand
-        session.inject({"kind": "delay", "source": "worker:0", "target": "worker:1", "seconds": 1.0, "at": 1e5})
+    if event_by_event:  # as where a fault has begun that hits nobody here: nothing is worked out beforehand
+        session.cluster.world.disturb()
     found: list[tuple[float, dict[str, float], list[tuple[str, str, float, float]]]] = []
     for _ in range(12):
         session.advance(by=0.37)
