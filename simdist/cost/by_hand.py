@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simdist.program.jaxprs import Atom, aval_in, num_elements
@@ -42,15 +43,15 @@ def stand_in(eqn: JaxprEqn) -> ClosedJaxpr | None:
     """
     kind = eqn.primitive.name
     if "callback" in kind or kind == "debug_print":
-        made, given = ([jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in atoms] for atoms in (eqn.outvars, eqn.invars))
+        made, given = list(map(_spec, eqn.outvars)), list(map(_spec, eqn.invars))
         return jax.make_jaxpr(lambda *_: [jax.lax.empty(one.shape, one.dtype) for one in made])(*given)
     join = JOINS.get(kind)
     return None if join is None else jax.make_jaxpr(lambda x: join(x, x))(_spec(eqn.invars[0]))
 
 
 def _spec(atom: Atom) -> jax.ShapeDtypeStruct:
-    aval = aval_in(atom)
-    return jax.ShapeDtypeStruct(aval.shape, jnp.dtype(aval.dtype))
+    assert isinstance(atom.aval, ShapedArray)
+    return jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype)  # also that of a key, which is no type of numbers
 
 
 def _is_complex_product(eqn: JaxprEqn) -> bool:

@@ -113,13 +113,13 @@ class TrainingPosition:
         Raises:
             InvalidArgumentError: it is none, or the input is another one.
         """
-        found = cast("StateDict", state)
-        if isinstance(found, dict) and isinstance(found.get("callbacks"), list):
+        if isinstance(state, dict) and isinstance(cast("StateDict", state).get("callbacks"), list):
             raise InvalidArgumentError(
                 "The backup was saved by an earlier version of simdist, which knew callbacks by their places in the list. End that "
                 "training with it, or delete the backup: the training then begins anew."
             )
         try:
+            found = cast("StateDict", state)
             epoch, batch, position, counts = int(found["epoch"]), int(found["batch"]), found["input"], dict(found["callbacks"])
             stopped, validation = bool(found.get("stopped")), found.get("validation")  # older backups have neither
             steps = None if found.get("steps_per_epoch") is None else int(found["steps_per_epoch"])

@@ -127,7 +127,7 @@ def test_what_is_no_position_is_refused_and_changes_nothing(state: Any) -> None:
 
 def test_a_backup_that_knows_callbacks_by_their_places_is_refused_by_name() -> None:
     position = TrainingPosition(Steps(1), [], epoch=4)
-    with pytest.raises(InvalidArgumentError, match="an earlier version of simdist.*delete the backup"):
+    with pytest.raises(InvalidArgumentError, match=r"an earlier version of simdist.*delete the backup"):
         position.load_state_dict({**GOOD, "callbacks": [{"kind": "History", "state": {}, "number": 0}]})
     assert (position.epoch, position.batch, position.steps.position()) == (4, 0, 1)
 
