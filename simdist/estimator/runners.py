@@ -56,6 +56,10 @@ class Runner(Protocol):
         """Wait for the steps that were begun; how many were done since `advance`."""
         ...
 
+    def leave(self) -> None:
+        """The training ends early: steps that were begun must not count in a later one."""
+        ...
+
     def loss(self) -> float:
         """That of the newest step that is done."""
         ...
@@ -91,6 +95,9 @@ class ReplicaRunner:
     def finish(self) -> int:
         return 0
 
+    def leave(self) -> None:
+        """Each step is over when it has been taken."""
+
     def loss(self) -> float:
         if self._outcome is None:
             return float("nan")
@@ -116,6 +123,7 @@ class WorkerRunner:
         self.strategy = strategy
         self.dataset_fn = dataset_fn
         self.coordinator = _coordinator(strategy, max_delay_s)
+        self.coordinator.leftovers.end()
         self.iterator = iter(self.coordinator.create_per_worker_dataset(DistributedFromFunction(dataset_fn)))
         self._under_way: deque[Result] = deque()
         self._newest: Result | None = None
@@ -137,6 +145,9 @@ class WorkerRunner:
         while self._under_way:
             done += self._follow()
         return done
+
+    def leave(self) -> None:
+        self.coordinator.leftovers.leave(result.number for result in self._under_way)
 
     def _follow(self) -> int:
         """Wait for the oldest closure; 0 where a worker had no more data."""

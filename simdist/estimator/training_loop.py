@@ -2,6 +2,7 @@
 
 1. The state before the first step is saved, or is there already.
 2. After each step it is asked whether a checkpoint is due, by steps or by virtual seconds. Workers that are under way are waited for.
+   Where each worker has a main of its own, the chief says when seconds are over, and whether a listener ends the training.
 3. At the end the last state is saved, if it was not.
 
 Source: the order of saves and of listeners is that of TensorFlow's ``CheckpointSaverHook``.
@@ -16,19 +17,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from simdist.checkpoint.mains import Mains
 from simdist.errors import InvalidArgumentError
 from simdist.estimator.listeners import CheckpointSaverListener
 from simdist.estimator.run_config import RunConfig
 from simdist.estimator.runners import Runner
 from simdist.estimator.saved_steps import SavedSteps
 from simdist.estimator.summaries import Summaries
+from simdist.strategies.synchronous import SynchronousStrategy
 
 if TYPE_CHECKING:  # it loads Keras
     from simdist.estimator.built_model import BuiltModel
 
-__all__ = ["StepTimer", "TrainingLoop"]
+__all__ = ["CommonTimer", "StepTimer", "TrainingLoop"]
 
 log = logging.getLogger("simdist")
+
+# The chief is asked again after so many steps at the latest: steps may become slower.
+MOST_STEPS = 1_000
 
 
 @dataclass
@@ -69,6 +75,42 @@ class StepTimer:
         return self.last_step + self.every_steps - step if self.every_steps and self.last_step is not None else math.inf
 
 
+class CommonTimer:
+    """Says to several launched mains when a checkpoint is due, at the same step: by seconds, whose clock counts is the chief's.
+
+    Clocks differ by the time of a message. So the mains ask the chief, not in every step: it says after how many they ask again, by the
+    seconds of a step so far, half way at most.
+
+    Args:
+        timer: of this main.
+        mains: that save together.
+        step: how many steps the model has seen.
+        now_s: the virtual second.
+    """
+
+    def __init__(self, timer: StepTimer, mains: Mains, step: int, now_s: float) -> None:
+        self._timer = timer
+        self._mains = mains
+        self._begun = step, now_s
+        self._asks_at = step + 1
+
+    def is_due(self, step: int, now_s: float) -> bool:
+        """Whether a checkpoint is due after so many steps; all mains have to ask."""
+        timer = self._timer
+        if timer.every_s is None:
+            return timer.is_due(step, now_s)
+        if step < self._asks_at:
+            return False
+        steps: int = self._mains.of_chief(0 if timer.is_due(step, now_s) else self._steps_to_wait(step, now_s))
+        self._asks_at = step + max(steps, 1)
+        return steps == 0
+
+    def _steps_to_wait(self, step: int, now_s: float) -> int:
+        first, begun_s = self._begun
+        step_s, left_s = (now_s - begun_s) / (step - first), self._timer.last_s + (self._timer.every_s or 0.0) - now_s
+        return max(1, int(min(left_s / step_s / 2, MOST_STEPS))) if step_s > 0 else 1
+
+
 class TrainingLoop:
     """One call of `Estimator.train`.
 
@@ -98,6 +140,9 @@ class TrainingLoop:
         self._saves = bool(config.save_checkpoints_steps or config.save_checkpoints_secs)
         self._saved = SavedSteps(model, directory, config) if self._saves else None
         self._saving = StepTimer(config.save_checkpoints_steps, config.save_checkpoints_secs)
+        self._mains = Mains([model.strategy])
+        is_launched = isinstance(model.strategy, SynchronousStrategy) and model.strategy.launched
+        self._all_save = CommonTimer(self._saving, self._mains, first_step, self._engine.now) if is_launched else self._saving
         self._summaries = Summaries(directory, model.strategy.is_chief)
         self._summarizing = StepTimer(config.save_summary_steps)
         self._logging = StepTimer(config.log_step_count_steps)
@@ -115,9 +160,9 @@ class TrainingLoop:
             timer.happened(self.step, self._engine.now)
         try:
             self._run(last_step)
-        except Exception:
+        except BaseException:  # also by Ctrl-C
             with suppress(Exception):  # the first error is the one that is raised
-                self.runner.finish()
+                self.runner.leave()
             raise
 
     def _run(self, last_step: int | None) -> None:
@@ -130,7 +175,7 @@ class TrainingLoop:
                 break
             self.step += 1
             self._report()
-            if self._saves and self._saving.is_due(self.step, self._engine.now):
+            if self._saves and self._all_save.is_due(self.step, self._engine.now):
                 self.step += self.runner.finish()
                 self._save()
         self.runner.finish()
@@ -158,6 +203,7 @@ class TrainingLoop:
             if listener.after_save(None, self.step):
                 log.info("A listener ends the training after %d steps.", self.step)
                 self._is_stopped = True
+        self._is_stopped = self._mains.of_chief(self._is_stopped)  # which alone has listeners, where mains are launched
 
     def _require_finite_loss(self) -> None:
         """What was learned from a loss that is no number must not take the place of a good checkpoint."""

@@ -58,7 +58,7 @@ class IdentityColumn(CategoricalColumn):
                 f"The feature {self.key!r} has the category {ids[outside][0]}; there are 0 to {self.number_buckets - 1}. Give a larger "
                 "num_buckets, or a default_value for such."
             )
-        return np.where(outside, NONE if self.default_value is None else self.default_value, ids).astype(np.int32)
+        return np.where(outside, NONE if self.default_value is None else self.default_value, ids.astype(np.int64)).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _vocabulary(key: str, given: Sequence[Token]) -> tuple[Token, ...]:
 def _rows(array: HostArray, key: str) -> HostArray:
     if array.ndim > 2:
         raise InvalidArgumentError(f"The feature {key!r} has shape {array.shape}; a categorical column takes (b,) or (b, k).")
-    return array.reshape(len(array), -1)
+    return array if array.ndim == 2 else array[:, None]
 
 
 def _tokens(array: HostArray, key: str, kind: type) -> HostArray:

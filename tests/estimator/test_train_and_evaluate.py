@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,75 @@ def test_a_listener_that_fails_leaves_nothing_under_way(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match="listener"):
         regressor(tmp_path, train_distribute=strategy, save_checkpoints_steps=2).train(input_fn(), steps=6, saving_listeners=[Failing()])
     assert sd.ClusterCoordinator(strategy).done()
+
+
+class Interrupts(logging.Handler):
+    """Ctrl-C at the fifth report of a step."""
+
+    left = 5
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.left -= record.getMessage().startswith("Step ")
+        if self.left == 0:
+            self.left = -1
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_training_leaves_no_step_for_the_next_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def trained(directory: Path) -> tuple[sd.estimator.Estimator, sd.ParameterServerStrategy]:
+        strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+        return regressor(directory, train_distribute=strategy, log_step_count_steps=1), strategy
+
+    (estimator, strategy), (calm, _) = trained(tmp_path / "hit"), trained(tmp_path / "calm")
+    log, handler = logging.getLogger("simdist"), Interrupts()
+    log.addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO, "simdist"), pytest.raises(KeyboardInterrupt):
+            estimator.train(input_fn(16), steps=20)
+    finally:
+        log.removeHandler(handler)
+    assert sd.ClusterCoordinator(strategy).done()
+    for one in (estimator, calm):
+        one.train(input_fn(16), steps=6)
+    assert int(estimator.get_variable_value("global_step")) == 6
+    np.testing.assert_array_equal(weights(estimator), weights(calm))
+
+
+@pytest.mark.parametrize("every_s", [0.0005, 0.001, 0.003])
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_mains_save_by_seconds_at_the_same_steps(every_s: float, factor: float, tmp_path: Path) -> None:
+    cluster = sd.Cluster({"worker": 3})
+    if factor > 1:
+        cluster.faults.slow("worker:1", factor, at=0.0)
+
+    def main() -> Any:
+        estimator = regressor(
+            tmp_path, train_distribute=sd.MultiWorkerMirroredStrategy, save_checkpoints_secs=every_s, keep_checkpoint_max=0
+        )
+        sd.estimator.train_and_evaluate(estimator, sd.estimator.TrainSpec(sharing_input_fn(12), max_steps=40), EVAL)
+        return int(estimator.get_variable_value("global_step"))
+
+    run = cluster.launch(main)
+    run.join()
+    assert set(run.results.values()) == {40}
+    assert weights(regressor(tmp_path)) == pytest.approx(descended(40, 12), abs=1e-4)
+    assert len(list(tmp_path.glob("model.ckpt-*"))) > 3
+
+
+def test_a_listener_of_the_chief_ends_the_training_of_all_mains(tmp_path: Path) -> None:
+    class Stops(sd.estimator.CheckpointSaverListener):
+        def after_save(self, session: object, global_step: int) -> bool:
+            return global_step >= 4
+
+    def main() -> Any:
+        estimator = regressor(tmp_path, train_distribute=sd.MultiWorkerMirroredStrategy, save_checkpoints_steps=2)
+        train_spec = sd.estimator.TrainSpec(sharing_input_fn(16), max_steps=10, saving_listeners=[Stops()])
+        sd.estimator.train_and_evaluate(estimator, train_spec, EVAL)
+        return int(estimator.get_variable_value("global_step"))
+
+    run = sd.Cluster({"worker": 2}).launch(main)
+    run.join()
+    assert run.results == {"worker:0": 4, "worker:1": 4}
 
 
 def test_a_session_can_rewind_a_training_and_repeats_it() -> None:

@@ -29,6 +29,17 @@ def test_numbers_outside_are_an_error_or_the_default() -> None:
         categorical_column_with_identity("day", 7).prepare({"day": np.ones(2)})
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "int64"])
+def test_a_default_may_be_larger_than_numbers_of_the_feature(dtype: str) -> None:
+    column = categorical_column_with_identity("k", 300, default_value=299)
+    given = np.array([0, 4, -5 if dtype[0] == "i" else 250], dtype)
+    assert column.prepare({"k": given}).tolist() == [[0], [4], [299 if dtype[0] == "i" else 250]]
+
+
+def test_a_batch_may_have_no_rows() -> None:
+    assert categorical_column_with_vocabulary_list("k", ["a"]).prepare({"k": np.array([], str)}).shape == (0, 1)
+
+
 def test_words_have_the_number_of_their_place() -> None:
     words = {"w": np.array([["b", "a"], ["c", ""]])}
     assert categorical_column_with_vocabulary_list("w", ["a", "b"]).prepare(words).tolist() == [[1, 0], [-1, -1]]
