@@ -13,7 +13,7 @@ import simdist as sd
 from simdist import keras
 
 rng = np.random.default_rng(0)
-IDS = rng.integers(0, 5, (10, 6))  # 0 is masked
+IDS = rng.integers(0, 5, (10, 6), np.int32)  # 0 is masked
 IDS[:, 0] = 1 + np.arange(10) % 4
 Y = rng.normal(size=(10, 1)).astype(np.float32)
 
