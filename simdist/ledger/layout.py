@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from simdist.ledger.heap import WORD
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
 from simdist.ledger.table_chains import TableChains
 from simdist.ledger.table_layout import RowSlots, TableInstructions, TableLayout
+from simdist.program.apart import not_in_one_function
 from simdist.program.arrays import HostArray
 from simdist.program.values import BundleType
 
@@ -121,12 +123,16 @@ class Layout:
             index = number.astype(np.uint32)
             code = jax.lax.dynamic_index_in_dim(codes, index, keepdims=False)
             runs = [self._run(number, index, carried, table, instructions) for number, table in enumerate(tables)]
-            rows, row_slots = jax.lax.switch(code, [*runs, lambda: (self._nothing(index), self.of_tables.nothing(index))])
+            rows, row_slots = jax.lax.switch(code, [*runs, partial(self._no_entry, index)])
             written = [self._written(heap, stack, rows, code, writes, index) for heap, stack in enumerate(stacks)]
             row_code = jax.lax.dynamic_index_in_dim(row_codes, index, axis=2, keepdims=False)
             return written, self.of_tables.put(buffers, row_slots, row_code)
 
         return jax.lax.fori_loop(0, self.chunk, step, carried)
+
+    def _no_entry(self, index: jax.Array) -> tuple[list[jax.Array], RowSlots]:
+        index = not_in_one_function(index)  # only after the last entry
+        return self._nothing(index), self.of_tables.nothing(index)
 
     def _nothing(self, index: jax.Array) -> list[jax.Array]:
         # Not zeros: a constant would be made outside of the branch, and copied in it.

@@ -1,6 +1,6 @@
 """Mapped kernels: one kernel that runs another for each lane, and gives the results as stacks.
 
-A loop over the lanes (``lax.map``) is compiled once, whatever their number. In the loop the kernel is compiled apart
+A loop over the lanes is compiled once, whatever their number. In the loop the kernel is compiled apart
 (`simdist.program.apart`), so that it has the bits of a single call. XLA does not promise them, so each kernel is tried with random
 inputs, once in a process; one that has other bits is not mapped. A kernel that calls back into Python, or whose loops depend on its
 numbers, is not tried and not mapped.
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.caches import shared
+from simdist.program.apart import looped
 from simdist.program.jaxprs import primitives_in
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.values import Aval, BundleType, stacked_type
@@ -144,7 +145,7 @@ def _run_lanes(
 
 
 def _in_a_loop(lane: OneLane, stacks: tuple[jax.Array, ...]) -> Sequence[jax.Array]:
-    return jax.lax.map(lane, stacks)
+    return looped(lane, stacks)
 
 
 def _in_a_batch(lane: OneLane, stacks: tuple[jax.Array, ...]) -> Sequence[jax.Array]:

@@ -6,6 +6,10 @@ that is fused with what feeds it may add in another order. A barrier (`jax.lax.o
 away before it fuses. A call does, if XLA may not inline it. What is called is a computation of its own, with the operations, the
 fusions and the machine code that it has as a program. So a kernel has the same bits in a scan, in a loop over replicas, or in
 a larger kernel as by itself, and is as fast there as XLA can make it.
+
+In one place XLA does not ask: a loop that touches few bytes (a kilobyte; under JAX 0.12 more) becomes one function, with all that it
+calls, and LLVM fuses products and additions in it as it likes. It can do so only with operations that it can write into a function itself.
+A sort is none, so a loop that may come to one keeps its calls (`not_in_one_function`).
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import jax
+import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simdist.program.jaxprs import substituted
 
-__all__ = ["compiled_apart", "inlined"]
+__all__ = ["compiled_apart", "inlined", "looped", "not_in_one_function"]
 
 INLINEABLE = "inlineable"
 """The attribute of a call that XLA asks before it inlines."""
@@ -53,6 +58,46 @@ def compiled_apart(function: Callable[..., Sequence[jax.Array]]) -> Callable[...
             return compiled(*arrays)
 
     return call
+
+
+def not_in_one_function(index: jax.Array) -> jax.Array:
+    """The same index; a loop that may come here is not made one function by XLA, so what it calls is compiled apart.
+
+    It takes the time of a small sort: it belongs where a loop seldom comes, or never.
+
+    Args:
+        index: a whole number.
+
+    Example:
+        >>> import numpy as np
+        >>> not_in_one_function(np.uint32(5))
+        Array(5, dtype=uint32)
+    """
+    return jax.lax.sort(jax.lax.concatenate([jax.lax.reshape(index, (1,)), jax.lax.reshape(index + 1, (1,))], 0))[0]
+
+
+def looped(function: Callable[[Sequence[jax.Array]], Sequence[jax.Array]], stacks: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """Call a function for each row of some stacks, as ``jax.lax.map`` does, but never as one function (`not_in_one_function`).
+
+    Args:
+        function: of one row of each stack.
+        stacks: arrays of one length, which is their first axis.
+
+    Returns:
+        Its results, stacked.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> looped(lambda rows: [rows[0] * rows[1]], [jnp.arange(3), jnp.arange(3)])
+        [Array([0, 1, 4], dtype=int32)]
+    """
+    length = len(stacks[0])
+
+    def turn(_: None, index: jax.Array) -> tuple[None, Sequence[jax.Array]]:
+        index = jax.lax.cond(index >= length, not_in_one_function, lambda index: index, index)  # never, but XLA does not know
+        return None, function([jax.lax.dynamic_index_in_dim(stack, index, keepdims=False) for stack in stacks])
+
+    return jax.lax.scan(turn, None, np.arange(length, dtype=np.uint32))[1]
 
 
 def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
