@@ -3,9 +3,9 @@
 Every equation and every marker gets a *stage*. Stage s first does its markers (batches, reads, updates, collectives) and
 then its pure equations, as one kernel. An equation belongs to the latest stage of its inputs; a marker that needs the
 result of an equation of stage s belongs to stage s + 1; an update comes after earlier updates, and a read after the
-updates of its variable. Equations that need nothing (constants, iotas) are repeated in each stage that uses them, so
-that ten equal steps give ten equal kernels. An equation that does more than to give results (``jax.debug.print``) is computed once,
-whether or not they are used.
+updates of its variable, or by a rule that keeps it. Equations that need nothing (constants, iotas) are repeated in each stage that uses
+them, so that ten equal steps give ten equal kernels. An equation that does more than to give results (``jax.debug.print``) is computed
+once, whether or not they are used.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from simdist.program.operations import (
     Rebuild,
     Register,
     Return,
+    RuleHandle,
     TracedCollective,
     Update,
 )
@@ -104,6 +105,7 @@ class _Cutter:
 
     def _find_stages(self) -> None:
         last_update, last_collective, updated = 0, 0, dict[int, int]()
+        applied: list[tuple[RuleHandle, int]] = []
         for eqn in self.jaxpr.eqns:
             operands = variables_in(eqn.invars)
             if eqn.primitive.name not in MARKERS:
@@ -121,11 +123,14 @@ class _Cutter:
                 # Collectives run in the order in which they were traced, whatever else each replica does.
                 stage = last_collective = max(stage, last_collective)
             elif isinstance(marker, (ReadMarker, RowsMarker)):
-                stage = updated.get(id(marker.variable), 0)
+                by_rules = [at for rule, at in applied if rule.changes(marker.variable)]
+                stage = max(updated.get(id(marker.variable), 0), *by_rules, 0)
             elif isinstance(marker, (UpdateMarker, CheckMarker)):
                 stage = last_update = max(stage, last_update)
-                for variable in marker.variables if isinstance(marker, UpdateMarker) else ():
-                    updated.update((id(handle), stage) for handle in (variable, *variable.overlapping()))
+                if isinstance(marker, UpdateMarker):
+                    changed = [handle for variable in marker.variables for handle in (variable, *variable.overlapping())]
+                    updated.update((id(handle), stage) for handle in changed)
+                    applied += [] if isinstance(marker.rule, str) else [(marker.rule, stage)]
             self.marker_stage[id(eqn)] = stage
             for var in eqn.outvars:
                 self.stage[var] = stage

@@ -35,6 +35,7 @@ from simdist.program.operations import (
     Reference,
     Register,
     Return,
+    RuleHandle,
     TracedCollective,
     Update,
 )
@@ -153,6 +154,7 @@ def _sources(operations: Sequence[Operation]) -> dict[Register, Source]:
     found: dict[Register, Source] = {}
     taken: dict[int, int] = {}
     changed: set[Reference] = set()
+    applied: list[RuleHandle] = []
     for op in operations:
         match op:
             case Next():
@@ -160,10 +162,11 @@ def _sources(operations: Sequence[Operation]) -> dict[Register, Source]:
                 found.update((register, ("batch", (op.iterator, number), leaf)) for leaf, register in enumerate(op.outputs))
             case Argument():
                 found.update((register, ("argument", None, leaf)) for leaf, register in enumerate(op.outputs))
-            case Read() if op.variable.ref() not in changed:
+            case Read() if op.variable.ref() not in changed and not any(rule.changes(op.variable) for rule in applied):
                 found[op.output] = "variable", op.variable.ref(), 0
             case Update():
                 changed.update(handle.ref() for variable in op.variables for handle in (variable, *variable.overlapping()))
+                applied += [] if isinstance(op.rule, str) else [op.rule]
             case RandomKey():
                 found[op.output] = "key", op.salt, 0
             case ReadRows():

@@ -153,6 +153,10 @@ class RuleHandle:
 
     lazy_rows: bool = False
 
+    def changes(self, variable: VariableHandle) -> bool:
+        """Whether it keeps this variable beside those that it is given, and changes it with them: a slot, a count of steps."""
+        return False
+
 
 Rule = str | RuleHandle
 """How variables change: "assign", "add", or as an optimizer says."""

@@ -46,7 +46,8 @@ class Overlay:
         Raises:
             InvalidArgumentError: it has.
         """
-        if variable.ref() in self._unknown:
+        kept = any(not isinstance(rule, str) and rule.changes(variable) for rule, _, _ in self.writes)
+        if kept or variable.ref() in self._unknown:
             raise InvalidArgumentError(
                 f"{variable.name!r} is read inside sd.value_and_grad after apply_gradients has changed it there, and has its old value "
                 "until the function is over. Call apply_gradients outside of that function, or compute the new value with arrays "

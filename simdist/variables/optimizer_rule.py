@@ -23,10 +23,10 @@ from simdist.program.operations import VariableHandle
 from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval
-from simdist.variables.handles import has_variable
+from simdist.variables.handles import adopted, has_variable, variable_of
 from simdist.variables.independence import is_elementwise, require_independent, require_whole_or_elementwise
 from simdist.variables.keras_copies import Role, begins_with_values
-from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer, learning_rate_of
 from simdist.variables.optimizer_attributes import Fingerprint, fingerprint_of
 from simdist.variables.row_rule import (
     RowUpdate,
@@ -137,6 +137,13 @@ class OptimizerRule(UpdateRule):
         self._leaves_alone.clear()
         self._fingerprint = present
         self.variables[0].placement.store.layout.outdate()
+
+    def changes(self, variable: VariableHandle) -> bool:
+        if is_keras_optimizer(self.optimizer):
+            is_rate = adopted(learning_rate_of(core_of(self.optimizer))) is variable  # which a rule reads, and leaves as it is
+            return has_variable(self.optimizer, variable) and not is_rate
+        state = {id(cell) for slot_optimizer in self.slot_optimizers.values() for cell in slot_optimizer.cells}
+        return any(id(cell) in state for cell in variable_of(variable).placement.cells)
 
     def _present_fingerprint(self) -> Fingerprint:
         return fingerprint_of(self.optimizer) if is_keras_optimizer(self.optimizer) else {}
