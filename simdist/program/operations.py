@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, NoReturn, Protocol
 
 import jax
 
@@ -42,6 +42,7 @@ __all__ = [
     "RuleHandle",
     "Update",
     "VariableHandle",
+    "cannot_be_copied",
     "registers_taken",
 ]
 
@@ -96,6 +97,14 @@ class ReplicaTrace(Protocol):
         ...
 
 
+def cannot_be_copied(name: str) -> TypeError:
+    """The error of a variable that is to be pickled or copied."""
+    return TypeError(
+        f"The variable {name!r} cannot be pickled or copied: its value is on tasks of a cluster, which lives in this process. Take its "
+        "number, numpy(), which can, or make another variable with that; copy.deepcopy of a whole Keras model makes variables of its own."
+    )
+
+
 class VariableHandle:
     """The form in which a program refers to a variable. Where its value lives is the business of those who store it.
 
@@ -107,6 +116,14 @@ class VariableHandle:
     name: str
     shape: tuple[int, ...]
     dtype: str
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            TypeError: always.
+        """
+        raise cannot_be_copied(self.name)
 
     @property
     def aval(self) -> Aval:

@@ -7,6 +7,7 @@ Keras model, which reads our datasets too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar, cast
@@ -125,6 +126,18 @@ class _Distributed(StrategyModel):
             return
         with saved_file(self, filepath, self.simdist_strategy) as path:
             super().save(path, zipped=zipped, **options)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        """A model with the same weights and optimizer state, of the strategy in scope; outside of every scope, of its own strategy."""
+        del memo  # the copy is made of a file, and has no part of this model
+        strategy = None if has_strategy() else self.simdist_strategy
+        with nullcontext() if strategy is None else strategy.scope():
+            make, arguments = cast("tuple[Callable[..., Self], tuple[object, ...]]", self.__reduce__())
+            return make(*arguments)
+
+    def __copy__(self) -> Self:
+        """As `copy.deepcopy`: two models never share variables."""
+        return self.__deepcopy__({})
 
     def save_weights(self, filepath: KerasArgument, overwrite: bool = True, max_shard_size: float | None = None) -> None:
         """As `keras.Model.save_weights`; otherwise as `save`."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import NoReturn, Protocol, runtime_checkable
 
 from simdist.program.arrays import ArrayLike
-from simdist.program.operations import VariableHandle
+from simdist.program.operations import VariableHandle, cannot_be_copied
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable, core_of
 from simdist.variables.variable import Variable
 
@@ -40,6 +40,14 @@ class Adopted:
     """What a strategy has adopted: its value is that of `simdist_variable`, once it has one."""
 
     simdist_variable: Variable | None = None
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises:
+            TypeError: always.
+        """
+        raise cannot_be_copied(str(shown_name(self)))
 
 
 def adopted(variable: object) -> Variable | None:
