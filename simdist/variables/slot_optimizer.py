@@ -7,17 +7,18 @@ variables, and `apply` is pure.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from optax import MaskedNode
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Array
+from simdist.program.arrays import Array, ArrayLike, Tree
 from simdist.program.jaxprs import variables_in
 from simdist.program.values import Aval, aval_of
 from simdist.variables.keras_copies import UNUSED_RATE, Role, apart, copy_for
@@ -162,7 +163,7 @@ def optax_slot_optimizer(
         state = jax.tree_util.tree_unflatten(structure, parts)
         # A transformation takes gradients of all: zeros stand for those that are not there, and what comes of them is not kept.
         given = [jnp.zeros_like(value) if gradient is None else gradient for value, gradient in zip(values, gradients, strict=True)]
-        updates, new_state = transformation.update(given, state, list(values))
+        updates, new_state = _updates_of(transformation, given, state, values)
         new = [
             value if gradient is None else value + jnp.asarray(update, value.dtype)
             for value, update, gradient in zip(values, updates, gradients, strict=True)
@@ -174,6 +175,33 @@ def optax_slot_optimizer(
         return new, [*(before if kept else one for before, one, kept in zip(old[:-1], after, is_kept, strict=True)), old[-1] + 1]
 
     return SlotOptimizer(state_cells, [*leaves, count], apply, roles)
+
+
+def _updates_of(transformation: GradientTransformation, gradients: Flat, state: Tree, values: Flat) -> tuple[Sequence[ArrayLike], Tree]:
+    """What an Optax transformation makes of gradients, its state and the values, which is all that an optimizer is given here.
+
+    Raises:
+        InvalidArgumentError: it needs more arguments, or values in a structure of its own.
+    """
+    try:
+        updates, new_state = transformation.update(list(gradients), state, list(values))
+    except TypeError as error:
+        missing = re.search(r"missing \d+ required (?:keyword-only|positional) arguments?: (.*)", str(error))
+        if missing is None:
+            raise
+        raise InvalidArgumentError(
+            f"The Optax rule needs {missing[1]} in each update, and sd.Optimizer gives it gradients, its state and the values of the "
+            "variables alone: a server that applies it knows no loss. Use a rule without line search; for a learning rate that follows "
+            "the loss assign one between steps, with keras.callbacks.ReduceLROnPlateau or optax.inject_hyperparams."
+        ) from error
+    except AttributeError as error:
+        if "'list' object" not in str(error):
+            raise
+        raise InvalidArgumentError(
+            f"The Optax rule takes values in a structure of its own ({error}), as optax.lookahead does, and sd.Optimizer gives it a list "
+            "of the values of the variables. Use a rule that takes any structure of arrays."
+        ) from error
+    return cast(Sequence[ArrayLike], updates), new_state
 
 
 def _key_implementation(leaf: Any) -> str | None:

@@ -178,3 +178,26 @@ def test_a_rule_that_puts_a_constant_into_its_state_is_that_of_optax(make: Calla
         updates, state = rule.update([gradient], state, [value])
         value = value + updates[0]
     np.testing.assert_allclose(v.numpy(), value, rtol=1e-6)
+
+
+NEEDY: dict[str, tuple[Callable[[], Any], str]] = {
+    "polyak": (optax.polyak_sgd, "needs 'value' in each update"),
+    "plateau": (lambda: optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau()), "needs 'value' in each update"),
+    "line search": (optax.lbfgs, "needs 'value', 'grad', and 'value_fn' in each update"),
+    "lookahead": (lambda: optax.lookahead(optax.sgd(0.1), 5, 0.5), "values in a structure of its own.*optax.lookahead"),
+}
+
+
+@pytest.mark.parametrize("name", NEEDY)
+@pytest.mark.parametrize("make", [lambda: sd.MirroredStrategy(2), servers], ids=["mirrored", "servers"])
+def test_a_rule_of_optax_that_needs_more_than_gradients_is_refused_by_what_it_needs(make: Callable[[], Any], name: str) -> None:
+    (rule, what), strategy = NEEDY[name], make()
+    with strategy.scope():
+        v, optimizer = sd.Variable([1.0, 2.0]), sd.Optimizer(rule())
+    step = sd.function(lambda: optimizer.apply_gradients([(v.value, v)]))
+    with pytest.raises(InvalidArgumentError, match=what):
+        if isinstance(strategy, sd.ParameterServerStrategy):
+            sd.ClusterCoordinator(strategy).schedule(step).fetch()
+        else:
+            strategy.run(step)
+    assert v.numpy().tolist() == [1.0, 2.0]
