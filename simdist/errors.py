@@ -27,6 +27,7 @@ __all__ = [
     "AbortedError",
     "CancelledError",
     "ClosureInputError",
+    "ConstantReadWarning",
     "DataLossError",
     "DeadlineExceededError",
     "DenseReadWarning",
@@ -48,6 +49,10 @@ __all__ = [
 
 class SimdistError(Exception):
     """The common base of all errors of this package."""
+
+
+class ConstantReadWarning(UserWarning):
+    """A function that JAX compiles outside of every step reads a variable, and keeps the number that it has then."""
 
 
 class DenseReadWarning(UserWarning):

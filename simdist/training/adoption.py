@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from weakref import WeakKeyDictionary
 
@@ -29,6 +29,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.process_state import active_context, current_seed
 from simdist.program import tracing
 from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
+from simdist.program.fixed_reads import traced_once
 from simdist.program.saved_parts import SavedParts, built
 from simdist.program.scope import Scope, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
@@ -57,7 +58,11 @@ class AdoptedVariable(keras.Variable, Adopted):
     @property
     def _value(self) -> jax.Array | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         own = self.simdist_variable
-        return None if own is None else jnp.asarray(own.placement.store.observe(own))
+        if own is None:
+            return None
+        # While Keras builds a model, or computes it with other values, its trace keeps nothing of what variables are.
+        with traced_once() if stateless_scope.in_stateless_scope() else nullcontext():
+            return jnp.asarray(own.placement.store.observe(own))
 
     @_value.setter
     def _value(self, value: ArrayLike | None) -> None:

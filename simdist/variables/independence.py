@@ -14,6 +14,7 @@ from jax.extend.core import Jaxpr
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.dependencies import labels_of_results
+from simdist.program.fixed_reads import traced_once
 from simdist.program.jaxprs import primitives_in
 from simdist.program.values import Aval
 from simdist.variables.keras_copies import LARGE_BYTES
@@ -137,6 +138,7 @@ def _what_reaches(jaxpr: Jaxpr, slot_optimizer: SlotOptimizer, count: int) -> tu
         state = after
 
 
+@traced_once()
 def _jaxpr_of(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> Jaxpr:
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]

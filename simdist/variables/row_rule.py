@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import DenseUpdateWarning
+from simdist.program.fixed_reads import traced_once
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.known_results import UnchangedInput, known_results
 from simdist.program.row_kernels import Port, local_rows, row_kernel_of
@@ -163,6 +164,7 @@ def has_state_of_unknown_tables(slot_optimizer: SlotOptimizer, tables: Sequence[
     return any(cell.aval.shape[:1] and cell.aval.shape[0] in rows for cell in shared)
 
 
+@traced_once()
 def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tables: Sequence[int]) -> bool:
     """Whether a gradient of zeros changes no number of a table, nor of its slots, whatever the rest of the rule's state is.
 

@@ -19,6 +19,7 @@ from optax import MaskedNode
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, Tree
+from simdist.program.fixed_reads import traced_once
 from simdist.program.jaxprs import variables_in
 from simdist.program.values import Aval, aval_of
 from simdist.variables.keras_copies import UNUSED_RATE, Role, apart, copy_for
@@ -123,6 +124,7 @@ def _owner(path: Sequence[Any], shape: tuple[int, ...], cells: Sequence[tuple[Va
     return cells[number][1] if number < len(cells) and cells[number][1].aval.shape == shape else None
 
 
+@traced_once()
 def depends_on_values(transformation: GradientTransformation, cells: Sequence[tuple[Variable, Cell]]) -> bool:
     """Whether the first state of an Optax transformation depends on what its variables hold, as that of schedule_free does."""
     specs = [jax.ShapeDtypeStruct(cell.aval.shape, jnp.dtype(cell.aval.dtype)) for _, cell in cells]

@@ -18,6 +18,7 @@ from keras.src import backend
 from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
 
 from simdist.program.arrays import Tree
+from simdist.program.fixed_reads import traced_once
 from simdist.strategies.base import Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.additive import adds_up
@@ -56,6 +57,7 @@ def probe_prediction(model: StrategyModel, batch: Example) -> Probe:
     return _probed(model, lambda: _probe_prediction(model, batch))
 
 
+@traced_once()
 def _probed(model: StrategyModel, probe: Callable[[], Probe]) -> Probe:
     """What is found; of an eager step that needs values, and so cannot be traced without, the worst."""
     try:
