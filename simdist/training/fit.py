@@ -76,7 +76,7 @@ def fit(
     outer = model.simdist_state.position  # of a fit whose callback calls this one
     try:
         _train(model, source, runner, steps, range(initial_epoch, epochs), hooks, validation)
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         if not isinstance(error, OF_THE_CLUSTER) and runner.is_quiet:
             with suppress(Exception):  # the first error is the one that is raised
                 finish(model)

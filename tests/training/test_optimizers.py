@@ -166,7 +166,7 @@ class Interrupting(plain.callbacks.Callback):
 
 
 @pytest.mark.parametrize("at_batch", [False, True])
-@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt("mine")])
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt("mine"), SystemExit("mine")])
 def test_moving_averages_become_the_weights_when_training_is_interrupted(error: BaseException, at_batch: bool) -> None:
     with STRATEGIES["workers"]().scope():
         model = model_of(keras, averaging())
