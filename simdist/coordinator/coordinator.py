@@ -7,6 +7,7 @@ Taught in lessons 00, 01 and 07.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, assert_never
@@ -121,7 +122,6 @@ class ClusterCoordinator:
         self._gives_tickets = strategy.serving.remembers
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
-        self.leftovers = Leftovers(self.queue, self._carry_out, self.join, self._require_usable)
         self._polling = Polling()
         self._queue_length = QueueLength(engine)
         self._process = engine.process(engine.chief)
@@ -129,6 +129,8 @@ class ClusterCoordinator:
         self._rounds: RoundClosures | None = None
         if isinstance(synchronization, BoundedStaleness):
             self._rounds = RoundClosures(synchronization, self.queue, self._workers, self._carry_out, self._rounds_ended)
+        unended = ChainMap(self.closures, {} if self._rounds is None else self._rounds.waiting)
+        self.leftovers = Leftovers(self.queue, unended, self._carry_out, self.join, self._require_usable)
         self._workforce = Workforce(strategy, self._workers, self.queue, options, self._carry_out)
         self._watchdog = Watchdog(engine, options.watchdog_s, lambda: self.pending, self._workforce.tells)
         self._workforce.begin()
@@ -306,10 +308,8 @@ class ClusterCoordinator:
 
     def _dispatch(self, attempt: Attempt) -> None:
         number, worker = attempt.closure, attempt.worker
-        closure, ticket = self.closures[number], NOT_IN_ROUNDS
+        closure, ticket = self.closures[number], self._ticket(worker) if self._gives_tickets else NOT_IN_ROUNDS
         closure.begun = worker
-        if self._gives_tickets:
-            ticket = self._ticket(worker)
         call = (
             self._workers.call(worker, closure, number, ticket)
             if isinstance(closure.fn, StepFunction)

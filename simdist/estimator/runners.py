@@ -147,19 +147,19 @@ class WorkerRunner:
         return done
 
     def leave(self) -> None:
-        self.coordinator.leftovers.leave(result.number for result in self._under_way)
+        self.coordinator.leftovers.leave(self._under_way)
 
     def _follow(self) -> int:
         """Wait for the oldest closure; 0 where a worker had no more data."""
         if not self._under_way:
             return 0
-        result = self._under_way.popleft()
+        result = self._under_way[0]
         try:
             result.wait()
         except Exception as error:
             self._end(error)
             return 0
-        self._newest = result
+        self._newest = self._under_way.popleft()
         return 1
 
     def _end(self, error: Exception) -> None:

@@ -120,7 +120,7 @@ class CoordinatedSteps:
         try:
             self._run(steps, self.per_closure, ahead, hooks)
         except BaseException:
-            if self.coordinator.leftovers.leave(result.number for result in self._open):
+            if self.coordinator.leftovers.leave(self._open):
                 self._open = {}
             raise
 
@@ -179,11 +179,10 @@ class CoordinatedSteps:
         while not self._ended:
             self._waits.wait(f"the next of {len(self._open)} closures (fit)")
         result = self._ended.popleft()
-        count = self._open.pop(result)
         if result.error is not None:
             self.coordinator.join()
             raise result.error
-        self._number += count
+        self._number += self._open.pop(result)
         self._logs.outcome = result
         hooks.call.on_train_batch_end(self._number - 1, self.logs() if hooks.reads_train_logs else {})
 

@@ -130,19 +130,20 @@ class WorkerPass(Pass):
             self._scheduled.append(self.coordinator.schedule_steps(self.step, (self.handed_out.batches([batch]), self.given), {}, 1))
 
     def take(self) -> Parts:
-        result = self._scheduled.popleft()
+        result = self._scheduled[0]
         try:
             result.wait()
         except Exception:
             self.coordinator.join()
             raise
+        self._scheduled.popleft()
         return lambda: list(self.coordinator.strategy.local_results(result.value()))
 
     def end(self) -> None:
         self.coordinator.join()
 
     def give_up(self) -> None:
-        self.coordinator.leftovers.leave(result.number for result in self._scheduled)
+        self.coordinator.leftovers.leave(self._scheduled)
 
 
 class AlonePass(Pass):
