@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import keras as plain
 import numpy as np
 import pytest
 
@@ -99,4 +100,35 @@ def test_an_evaluation_that_is_interrupted_leaves_nothing_under_way() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         model.evaluate(X, Y, batch_size=8, verbose=0, callbacks=[keras.callbacks.LambdaCallback(on_test_batch_end=stop)])
+    assert pending(model) == 0
+
+
+def test_an_evaluation_in_turn_that_is_interrupted_leaves_nothing_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the chief waits for the only closure."""
+
+    class Largest(plain.metrics.Metric):
+        """Does not add up, so that each batch needs the state after the one before."""
+
+        def __init__(self) -> None:
+            super().__init__(name="largest")
+            self.largest = self.add_weight(initializer="zeros", name="largest")
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            self.largest.assign(plain.ops.maximum(self.largest, plain.ops.max(y_pred)))
+
+        def result(self) -> Any:
+            return self.largest.value
+
+    model = model_of("async")
+    model.compile(keras.optimizers.SGD(0.1), "mse", metrics=[Largest()])
+    coordinator = sd.ClusterCoordinator(model.simdist_strategy)
+
+    def interrupted() -> None:
+        assert coordinator.pending == 1
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(coordinator, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.evaluate(X, Y, batch_size=8, verbose=0)
     assert pending(model) == 0

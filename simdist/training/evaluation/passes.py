@@ -201,11 +201,16 @@ Taking: TypeAlias = Callable[[StepFunction, DatasetIterator, Tree], tuple[Tree, 
 
 def _by_a_worker(strategy: ParameterServerStrategy) -> Taking:
     coordinator, handed_out = ClusterCoordinator(strategy), HandedOut(whole=True)
+    coordinator.leftovers.end()
 
     def take(step: StepFunction, iterator: DatasetIterator, state: Tree) -> tuple[Tree, Tree]:
         batches = handed_out.batches([iterator.next_batch()])
         result = coordinator.schedule_steps(step, (batches, state), {}, 1)
-        coordinator.join()
+        try:
+            coordinator.join()
+        except BaseException:  # also by Ctrl-C
+            coordinator.leftovers.leave([result])
+            raise
         return result.value()  # pyright: ignore[reportReturnType]
 
     return take
