@@ -247,6 +247,10 @@ class Session:
     def inject(self, fault: Fault | Mapping[str, Any]) -> Command | None:
         """Inject a fault: now, unless it says when.
 
+        Now is after all that has happened, also at this very moment: `advance(until=t)` lets everything of the second t happen first. The
+        same fault with ``"at": t``, injected or planned before, begins before what follows from that second: messages that are sent in it
+        are those that a delay or a loss concerns then, and does not concern here.
+
         Args:
             fault: of any kind, as an object or as a dict such as ``{"kind": "crash", "task": "worker:1", "restart_after": 0.005}``;
                 with ``"at"`` or ``"after_steps"`` it begins then.
