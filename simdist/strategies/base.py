@@ -317,7 +317,11 @@ class Strategy(ReplicaOperations):
         return Placement([cell], self.store)
 
     def placements(self) -> list[PlacementRecord]:
-        """Where every piece of every variable lies, and every copy of a lookup table: the shard map."""
+        """Where every piece of every variable lies, and every copy of a lookup table: the shard map.
+
+        The step counter and the learning rate of an optimizer have a record for each task that keeps one: that where the optimizer was
+        built, and each server that applies updates with it, as a server counts its own updates.
+        """
         return placement_records(self.variables, self.store.layout.cells(), self.tables)
 
     # -- lookup tables --------------------------------------------------------------------------------------------
