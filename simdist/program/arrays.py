@@ -26,6 +26,7 @@ __all__ = [
     "TreeStructure",
     "has_dtype",
     "is_array",
+    "is_variable",
     "jax_array",
     "present_value",
     "supports_jax_array",
@@ -100,6 +101,11 @@ def has_dtype(leaf: object) -> TypeGuard[HasDtype]:
 def supports_jax_array(leaf: object) -> TypeGuard[SupportsJaxArray]:
     """Whether something says of itself how JAX makes an array of it."""
     return hasattr(leaf, "__jax_array__")
+
+
+def is_variable(leaf: object) -> bool:
+    """Whether something is a variable, ours or one of Keras: it can be assigned to, and JAX takes it for an array."""
+    return supports_jax_array(leaf) and hasattr(leaf, "assign")
 
 
 def jax_array(numbers: HostArray) -> jax.Array:

@@ -235,7 +235,7 @@ def function(
 
     Args:
         fn: takes iterators, arrays and fixed values; may read and update variables, take batches by ``next(iterator)``, and
-            return a structure of arrays.
+            return a structure of arrays; of a variable comes its value at the end of the step.
         seconds: the duration of the computation of one step on a task's device (without updates on servers), if it was
             measured or cannot be known from the program; default: from its operations and the device's figures. For a whole step only:
             inside another one, whose duration is its own, it is refused.

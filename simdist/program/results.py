@@ -1,4 +1,7 @@
-"""What a step returned, leaf by leaf: arrays come from the program, everything else is as it was at tracing."""
+"""What a step returned, leaf by leaf: arrays come from the program, everything else is as it was at tracing.
+
+Of a variable comes the value that it has at the end of the step, as in TensorFlow: the variable itself will have others later.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 
 import jax
 
-from simdist.program.arrays import Array, Tree, TreeStructure, is_array
+from simdist.program.arrays import Array, Tree, TreeStructure, is_array, is_variable, present_value
 from simdist.program.per_replica import PerReplica, ReplicaLocal, ReplicaLocalResult
 
 __all__ = ["Results"]
@@ -27,6 +30,7 @@ class Results:
         for result in results:
             own = isinstance(result, PerReplica)
             parts, structure = jax.tree_util.tree_flatten(result.local_value) if isinstance(result, ReplicaLocal) else ([result], None)
+            parts = [present_value(part) if is_variable(part) else part for part in parts]
             self.leaves.append((own, structure, [None if is_array(part) else (part,) for part in parts]))
             arrays += [part for part in parts if is_array(part)]
         return arrays

@@ -8,7 +8,7 @@ goes there as well, and what is assigned to ``learning_rate``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import jax
@@ -16,6 +16,7 @@ from keras.src.backend.common import stateless_scope
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import ArrayLike
 from simdist.training.adoption import StepScope
 from simdist.training.stateless_step import Values, current_step
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable, LearningRate, trained_variables
@@ -41,6 +42,17 @@ def _applied_by_strategies(original: Callable[..., None]) -> Callable[..., None]
 
     apply.__doc__ = original.__doc__
     return apply
+
+
+def _counting_by_strategies(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras' `apply_gradients`, but in a step without its result: a step that passed the count of updates on would read it, after them."""
+
+    def apply_gradients(self: KerasOptimizer, grads_and_vars: Iterable[tuple[ArrayLike | None, KerasVariable]]) -> Any:
+        count = original(self, grads_and_vars)
+        return None if isinstance(stateless_scope.get_stateless_scope(), StepScope) else count
+
+    apply_gradients.__doc__ = original.__doc__
+    return apply_gradients
 
 
 def _stateless_by_strategies(original: Callable[..., Any]) -> Callable[..., Applied]:
@@ -88,10 +100,12 @@ def _wrapped(optimizer: KerasOptimizer) -> Optimizer:
 
 
 def install() -> None:
-    """Put these in the place of Keras' `apply`, `stateless_apply` and `learning_rate`. Done once."""
+    """Put these in the place of Keras' `apply`, `apply_gradients`, `stateless_apply` and `learning_rate`. Done once."""
     for kind in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
         if kind.apply.__module__ != __name__:
             kind.apply = _applied_by_strategies(kind.apply)
         if kind.stateless_apply.__module__ != __name__:
             kind.stateless_apply = _stateless_by_strategies(kind.stateless_apply)
             kind.learning_rate = _followed_by_strategies(kind.learning_rate)
+    if base_optimizer.BaseOptimizer.apply_gradients.__module__ != __name__:
+        base_optimizer.BaseOptimizer.apply_gradients = _counting_by_strategies(base_optimizer.BaseOptimizer.apply_gradients)
