@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,9 +38,9 @@ MAX_TIME_OUTS = CoordinatorOptions.tolerated_time_outs
 class Closure:
     """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
 
-    `key` is equal for calls of the same step with the same arguments; None where that is not known. `resuming` are the arguments whose
-    positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure; `handed_out` are the batches
-    that it takes by number; `begun` is the worker that was sent it last.
+    `key` is equal for calls of the same step with the same arguments, of one strategy; None where that is not known. `resuming` are the
+    arguments whose positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure;
+    `handed_out` are the batches that it takes by number; `begun` is the worker that was sent it last.
     """
 
     strategy: ParameterServerStrategy
@@ -221,8 +222,9 @@ def new_closure(
                 )
             numbers.append(leaf.number)
     args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
-    # The numbers, so that what is known of a call keeps no per-worker value alive.
-    key = (fn, structure, *numbers) if len(numbers) == len(leaves) else None
+    # The numbers, and a weak reference, so that what is known of a call keeps no per-worker value alive, and no strategy. A worker may
+    # have run the same function for another coordinator: with other variables, or another number of replicas.
+    key = ((weakref.ref(strategy), fn), structure, *numbers) if len(numbers) == len(leaves) else None
     resuming = tuple([leaf for leaf in leaves if isinstance(leaf, PerWorkerIterator) and leaf.dataset.resume])
     handed_out = tuple([leaf for leaf in leaves if isinstance(leaf, NumberedBatches)])
     return Closure(

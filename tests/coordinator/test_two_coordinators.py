@@ -53,3 +53,22 @@ def test_an_update_that_is_in_the_snapshot_of_a_server_is_not_applied_again(exac
     coordinator.schedule(step)
     coordinator.join()
     assert float(count.numpy()) == 1.0
+
+
+def test_a_step_of_the_variables_of_another_strategy_is_refused_also_where_workers_have_run_it_for_that_one() -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 1})
+    (owner, step, count), (other, _, _) = counting(cluster), counting(cluster)
+    for _ in range(6):
+        owner.schedule(step)
+    owner.join()
+    other.schedule(step)
+    with pytest.raises(sd.errors.FailedPreconditionError, match="Mixing different strategies"):
+        other.join()
+    assert float(count.numpy()) == 6.0
+
+
+def test_the_same_step_runs_on_as_many_replicas_as_each_strategy_says() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    one, two = [sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster, devices_per_worker=count)) for count in (1, 2)]
+    step = sd.function(lambda: sd.get_strategy().num_replicas_in_sync)
+    assert [coordinator.schedule(step).fetch() for coordinator in (one, two, one, two)] == [1, 2, 1, 2]
