@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, JaxprEqn
@@ -97,7 +98,7 @@ def looped(function: Callable[[Sequence[jax.Array]], Sequence[jax.Array]], stack
         index = jax.lax.cond(index >= length, not_in_one_function, lambda index: index, index)  # never, but XLA does not know
         return None, function([jax.lax.dynamic_index_in_dim(stack, index, keepdims=False) for stack in stacks])
 
-    return jax.lax.scan(turn, None, np.arange(length, dtype=np.uint32))[1]
+    return jax.lax.scan(turn, None, jnp.arange(length, dtype=np.uint32))[1]
 
 
 def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
