@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import jax
 
+from simdist.arguments import name_of_function
 from simdist.coordinator.handed_out import NumberedBatches
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator, PipelineNumber
@@ -19,6 +20,7 @@ from simdist.data.iterator import DatasetIterator
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from simdist.input import DistributedIterator, InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
+from simdist.program.explained_errors import explained
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
 from simdist.runtime.work import LinkedStep, RunningClosure, StepCall, Worker, running_closure
@@ -95,6 +97,10 @@ class Closure:
                 return self.fn(*args, **kwargs)
             except StopIteration as error:  # whoever waits for the closure is no loop over its dataset
                 raise self._has_run_out(worker) from error
+            except (TypeError, ValueError) as error:
+                if (clearer := explained(error, name_of_function(self.fn, "closure"), args, kwargs)) is None:
+                    raise
+                raise clearer from error
 
     def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
         """The arguments and the program that this worker had for the same call before, where they fit once more."""

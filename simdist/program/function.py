@@ -24,6 +24,7 @@ from simdist.program.bound_call import BoundCall, bound, bound_for_each, fits, i
 from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
 from simdist.program.eager_programs import eager_program, example_of
+from simdist.program.explained_errors import explained
 from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
@@ -217,7 +218,12 @@ class StepFunction:
             for leaf, own in zip(call.leaves, call.local_specs, strict=True)
         ]
         args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
-        result = self.fn(*args, **kwargs)
+        try:
+            result = self.fn(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            if (clearer := explained(error, self.name, args, kwargs)) is None:
+                raise
+            raise clearer from error
         require_shallow(result, f"the results of {self.name}")
         results, structure = jax.tree_util.tree_flatten(result, is_leaf=lambda x: x is None)
         structures.append(structure)

@@ -18,6 +18,7 @@ from simdist.arguments import name_of_function, require_arguments, require_shall
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import is_array
+from simdist.program.explained_errors import explained
 from simdist.program.function import KEPT_SIGNATURES, StepFunction
 from simdist.program.narrowing import require_numbers
 from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, rows_of, spread
@@ -82,7 +83,12 @@ class ReplicaOperations:
         here = self._arguments_here(given)
         parts = rows_of(given, here)
         with context.replica(self, parts):
-            result = fn(*here[0], **here[1])
+            try:
+                result = fn(*here[0], **here[1])
+            except (TypeError, ValueError) as error:
+                if (clearer := explained(error, "strategy.run", *here)) is None:
+                    raise
+                raise clearer from error
         require_shallow(result, "the results of strategy.run")
         _require_numbers(result, "a result of strategy.run")
         return spread(result, parts) if active_tracer() is not None else result

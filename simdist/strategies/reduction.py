@@ -19,9 +19,10 @@ import numpy as np
 
 from simdist.arguments import whole_number, word_of
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import present_value
+from simdist.program.arrays import is_array, present_value, supports_jax_array
 from simdist.program.collective import CollectiveOptions
 from simdist.program.half_precision import is_half, widened
+from simdist.program.narrowing import require_numbers
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
@@ -87,6 +88,7 @@ def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: C
     if isinstance(value, PerReplica):
         parts = [jnp.asarray(part) for part in value.values]
         return _result(op, _added(op, [_summand(op, part) for part in parts], axis), parts[0])
+    _require_summand(op, value)
     if op is ReduceOp.SUM and num_replicas > 1:
         raise InvalidArgumentError(
             f"reduce(SUM) was given a value that is the same on all {num_replicas} replicas, whose sum would be {num_replicas} times as "
@@ -94,6 +96,20 @@ def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: C
         )
     alone = _of_one(op, present_value(value))
     return alone if axis is None else _over_axis(op, jnp.asarray(alone), axis)
+
+
+def _require_summand(op: ReduceOp, value: Any) -> None:
+    """Refuse what is no number: one value for all replicas is not looked at otherwise.
+
+    Raises:
+        InvalidArgumentError: it is a text, a dataset, or another object.
+    """
+    value = present_value(value)
+    if is_array(value):
+        require_numbers(value.dtype.name, f"the value of reduce({op.name})")
+    elif not isinstance(value, (bool, int, float, complex)) and not supports_jax_array(value):
+        shown = repr(value) if isinstance(value, (str, bytes)) else f"a value of type {type(value).__name__}"
+        raise InvalidArgumentError(f"reduce({op.name}) was given {shown}, which is no number. Give what strategy.run returned.")
 
 
 def _of_one(op: ReduceOp, value: Any) -> Any:

@@ -26,6 +26,25 @@ def test_strings_of_replicas_cannot_be_combined(words: Any, operation: Callable[
         operation(sd.MirroredStrategy(2), words)
 
 
+NO_NUMBERS = ["hello", b"hello", ["hello"], np.array(["a"]), sd.Dataset.range(3), object()]
+
+
+@pytest.mark.parametrize("op", ["sum", "mean"])
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_what_is_no_number_cannot_be_reduced(value: Any, op: str, replicas: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"(?s)reduce.(SUM|MEAN).*(no number. Give what strategy.run returned|holds strings)"):
+        sd.MirroredStrategy(devices=replicas).reduce(op, value, axis=None)
+
+
+def test_numbers_and_variables_can_be_reduced_by_a_mean_though_no_replica_gave_them() -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        variable = sd.Variable(3.0)
+    for value in (3, 3.0, np.float32(3), np.full((), 3.0), variable):
+        assert float(strategy.reduce("mean", value, axis=None)) == 3.0
+
+
 def test_a_run_returns_no_arrays_of_strings() -> None:
     strategy = sd.MirroredStrategy(2)
     with pytest.raises(InvalidArgumentError, match=r"a result of strategy\.run holds strings"):

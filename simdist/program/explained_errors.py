@@ -1,0 +1,85 @@
+"""Errors of JAX and Keras about an argument that is no number, in the words of the call that was given it.
+
+A function of a step may be given a text, by which its Python decides, or a dataset, over which it loops. Where it computes with such an
+argument, JAX speaks of functions inside of JAX and of jit. Only an error that names the argument's type is explained; any other stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import jax
+import numpy as np
+
+from simdist.errors import InvalidArgumentError, SimdistError
+from simdist.program.arrays import is_array
+from simdist.program.narrowing import NO_NUMBERS
+
+__all__ = ["explained"]
+
+FOREIGN = ("jax", "keras")  # whose code refuses the argument
+MOST_SHOWN = 40  # characters of a text
+
+
+def explained(error: Exception, caller: str, args: Sequence[object], kwargs: Mapping[str, object]) -> InvalidArgumentError | None:
+    """The error that says which argument of a call is no number, if that is what JAX or Keras complain about.
+
+    Args:
+        error: what the function of the call has raised.
+        caller: who was given the arguments, as the beginning of a sentence.
+        args: the arguments, in any structure.
+        kwargs: those with names.
+
+    Example:
+        >>> explained(ValueError("mine"), "strategy.run", ("a",), {}) is None
+        True
+    """
+    if isinstance(error, SimdistError) or not isinstance(error, (TypeError, ValueError)) or not _is_foreign(error):
+        return None
+    for name, given in (("args", list(args)), ("kwargs", dict(kwargs))):
+        for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]:
+            if _is_no_number(leaf) and _speaks_of(error, leaf):
+                return InvalidArgumentError(f"{caller}: {name}{jax.tree_util.keystr(path)} is {_described(leaf)}")
+    return None
+
+
+def _is_foreign(error: Exception) -> bool:
+    """Whether JAX or Keras have raised the error."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and str(last.tb_frame.f_globals.get("__name__")).split(".")[0] in FOREIGN
+
+
+def _is_no_number(leaf: object) -> bool:
+    if is_array(leaf):
+        return leaf.dtype.name.startswith(NO_NUMBERS)
+    return not isinstance(leaf, (bool, int, float, complex, np.generic))
+
+
+def _speaks_of(error: Exception, leaf: object) -> bool:
+    """Whether the message names the type of the argument, or the argument in one of the phrases that JAX has for what is no array."""
+    phrases = [repr(type(leaf)), f"Value '{leaf}' with dtype"]
+    if isinstance(leaf, str):
+        phrases += [f"with base 10: {leaf!r}", f"idx={leaf!r}"]
+    return any(phrase in str(error) for phrase in phrases)
+
+
+def _described(leaf: object) -> str:
+    computes = "and the function computes with it"
+    if isinstance(leaf, (str, bytes)):
+        text = repr(leaf if len(leaf) <= MOST_SHOWN else leaf[:MOST_SHOWN])
+        return (
+            f"the text {text}, {computes}; a step computes with numbers. Make a number of it first, dataset.map(lookup), or only decide by "
+            'it in Python, as in `if mode == "train":`.'
+        )
+    if is_array(leaf):
+        return f"an array of {leaf.dtype.name}, {computes}; a step computes with numbers. Make numbers of it first, dataset.map(lookup)."
+    kind = type(leaf).__name__
+    kind = f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
+    if isinstance(leaf, Iterable):
+        return (
+            f"{kind}, {computes}. Give one batch of it: iterator = iter(strategy.distribute_dataset(dataset)), and "
+            "strategy.run(fn, args=(next(iterator),))."
+        )
+    return f"{kind}, {computes}; a step computes with numbers. Give arrays or numbers."
