@@ -9,7 +9,7 @@ import jax
 
 from simdist.arguments import flag
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Tree
+from simdist.program.arrays import Tree, is_array
 from simdist.program.operations import Rule, VariableHandle
 from simdist.program.scope import current_scope
 from simdist.program.tracing import active_tracer
@@ -43,8 +43,9 @@ def value_and_grad(
 
     Raises:
         FailedPreconditionError: called in a plain function that a coordinator has scheduled.
-        InvalidArgumentError: a variable beside one of its shards, or `fn` reads one that it has changed by an optimizer.
-        TypeError: `fn` is no function, `variables` is a single one, or `has_aux` neither True nor False.
+        InvalidArgumentError: a variable beside one of its shards, a loss that has axes, or `fn` reads a variable that it has changed by an
+            optimizer.
+        TypeError: `fn` is no function, or returns no loss, `variables` is a single one, or `has_aux` neither True nor False.
 
     Example:
         >>> import simdist as sd
@@ -78,6 +79,7 @@ def value_and_grad(
             with tracer.overlay({handle.ref(): value for handle, value in zip(handles, values, strict=True)}) as overlay:
                 result: Tree = fn(*args, **kwargs)
             value, aux = result if has_aux else (result, None)
+            _require_scalar(value)
             held_back.extend((rule, targets, len(operands)) for rule, targets, operands in overlay.writes)
             return value, (aux, [operand for _, _, operands in overlay.writes for operand in operands])
 
@@ -89,6 +91,27 @@ def value_and_grad(
         return found, [gradients[place] for place in places]
 
     return run
+
+
+def _require_scalar(value: Tree) -> None:
+    """Refuse a loss that is not one number.
+
+    Raises:
+        InvalidArgumentError: it has axes, as the loss of each row has.
+        TypeError: there is none, or something stands beside it.
+    """
+    if value is None:
+        raise TypeError("The function of value_and_grad returned None; expected a loss, one number. End it with return.")
+    if isinstance(value, (tuple, list)):
+        raise TypeError(
+            f"The function of value_and_grad returned a {type(value).__name__}; expected a loss, one number. With has_aux=True it may "
+            "return a pair (loss, anything)."
+        )
+    if is_array(value) and (shape := tuple(value.shape)):
+        raise InvalidArgumentError(
+            f"The function of value_and_grad returned a loss of shape {shape}; expected one number. Give the mean or the sum of it, or of "
+            "the loss of each row sd.compute_average_loss(losses)."
+        )
 
 
 def _require_separate(handles: Sequence[Variable]) -> None:

@@ -7,6 +7,7 @@ before that what needs the whole gradient: the sum over the replicas, the loss s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from simdist.arguments import flag
 from simdist.collectives.compression import Compressor
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.arrays import ArrayLike
+from simdist.program.arrays import ArrayLike, is_array
 from simdist.program.narrowing import canonical
 from simdist.program.saved_parts import waiting_values
 from simdist.program.scope import current_scope
@@ -121,12 +122,13 @@ class Optimizer:
             InvalidArgumentError: a gradient of another shape than its variable, or of numbers that its dtype cannot hold (digits in a
                 variable of whole numbers, an imaginary part in one of floats); two of one variable; or new values that no maximum of all
                 combines: with an Optax transformation, `sync_every`, `backup_workers`, or several workers of parameter servers.
+            TypeError: not pairs, or an array in the place of a variable.
         """
         tracer = active_tracer()
         if tracer is None:
-            pairs = list(grads_and_vars)
+            pairs = _pairs(grads_and_vars)
             return self._applied_once(pairs, skip_gradients_aggregation)
-        everything = [(gradient, as_variable(variable)) for gradient, variable in grads_and_vars]
+        everything = [(gradient, as_variable(variable)) for gradient, variable in _pairs(grads_and_vars)]
         pairs = [(gradient, variable) for gradient, variable in everything if gradient is not None]
         pairs.sort(key=lambda pair: is_overwritten(pair[1]))  # these last: numbers of tables count the others
         variables = [variable for _, variable in pairs]
@@ -255,6 +257,22 @@ def _require_one_each(variables: Sequence[Variable]) -> None:
         )
 
 
+def _pairs(given: Any) -> list[tuple[ArrayLike | None, AnyVariable]]:
+    """What `apply_gradients` was given, as a list.
+
+    Raises:
+        TypeError: it is no iterable of pairs.
+    """
+    items: list[Any] = list(given) if isinstance(given, Iterable) and not is_array(given) else [given]
+    for item in items:
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            raise TypeError(
+                f"apply_gradients takes pairs (gradient, variable); got {type(item).__name__} in place of a pair. Write "
+                "apply_gradients(zip(gradients, variables))."
+            )
+    return items
+
+
 def _checked(gradient: ArrayLike, variable: Variable) -> jax.Array:
     """A gradient as an array of its variable's dtype; among floats, a narrower one may make it infinite, as loss scaling expects.
 
@@ -281,8 +299,14 @@ def as_variable(variable: AnyVariable) -> Variable:
 
     Raises:
         InvalidArgumentError: made outside a strategy's scope.
+        TypeError: an array, for example the value of a variable, or a gradient.
     """
     own = own_variable(variable)
+    if own is None and is_array(variable):
+        raise TypeError(
+            f"Expected a variable, and got an array of {variable.dtype.name} of shape {tuple(variable.shape)}. Give the variable itself in "
+            "place of its value; apply_gradients takes pairs (gradient, variable): zip(gradients, variables)."
+        )
     if own is None:
         raise InvalidArgumentError(
             f"The variable {shown_name(variable)!r} was made outside strategy.scope(), so it belongs to no strategy. "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -191,3 +191,48 @@ def test_whole_numbers_that_are_a_sum_of_replicas_stay_whole_when_they_are_assig
     assert (int(counter), str(counter.numpy().dtype)) == (value, "int32")
     strategy.run(lambda: counter.assign_add(1))
     assert int(counter) == value + 2
+
+
+LOSSES: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "a loss of each row": (lambda v: v.value**2, InvalidArgumentError, r"a loss of shape \(2,\); expected one number. Give the mean"),
+    "no return": (lambda v: None, TypeError, "returned None; expected a loss, one number"),
+    "a pair": (lambda v: (v.value.sum(), v.value), TypeError, "returned a tuple; expected a loss, one number. With has_aux=True"),
+}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_loss_that_is_no_number_is_refused(make: Callable[[], Any], kind: str) -> None:
+    loss, error, message = LOSSES[kind]
+    strategy = make()
+    with strategy.scope():
+        v = sd.Variable([1.0, 2.0], name="v")
+    with pytest.raises(error, match=message):
+        run(strategy, lambda: sd.value_and_grad(lambda: loss(v), [v])())
+
+
+PAIRS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "the other order": (lambda g, v: zip([v], [g], strict=True), r"got an array of float32 of shape \(2,\). .*zip\(gradients, variables\)"),
+    "no pairs": (lambda g, v: [g], "in place of a pair. Write apply_gradients"),
+    "one gradient": (lambda g, v: g, "in place of a pair. Write apply_gradients"),
+    "one pair": (lambda g, v: (g, v), "in place of a pair. Write apply_gradients"),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_gradients_that_are_not_paired_with_variables_are_refused(make: Callable[[], Any], kind: str) -> None:
+    given, message = PAIRS[kind]
+    strategy = make()
+    with strategy.scope():
+        v, optimizer = sd.Variable([1.0, 2.0], name="v"), sd.Optimizer(keras.optimizers.SGD(0.1))
+    with pytest.raises(TypeError, match=message):
+        run(strategy, lambda: optimizer.apply_gradients(given(jnp.ones(2), v)))
+
+
+def test_the_value_of_a_variable_is_no_variable_of_value_and_grad() -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v = sd.Variable([1.0, 2.0], name="v")
+    with pytest.raises(TypeError, match=r"Expected a variable, and got an array of float32 of shape \(2,\). Give the variable itself"):
+        run(strategy, lambda: sd.value_and_grad(lambda: v.value.sum(), [cast(Any, v.value)])())
