@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 import keras
 from keras.src.callbacks import CallbackList
 
-from simdist.program.arrays import Array, Tree
+from simdist.program.arrays import Array, Tree, is_array
 from simdist.program.function import StepFunction
+from simdist.program.narrowing import require_numbers
 from simdist.strategies.base import Strategy
 from simdist.training.position import TrainingPosition
 from simdist.variables.optimizer import Optimizer
@@ -112,6 +113,9 @@ class StrategyModel(keras.Model):
 
     def simdist_build(self, data: Tree) -> None:
         """Make the variables of the model, of its loss and of its metrics, for a batch of this shape."""
+        for leaf in keras.tree.flatten(data):
+            if is_array(leaf):
+                require_numbers(leaf.dtype.name, "a batch")  # Keras' own error does not say what has the dtype
         self._symbolic_build(data_batch=data)
 
     def simdist_has_layers(self) -> bool:

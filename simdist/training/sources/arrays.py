@@ -25,6 +25,8 @@ __all__ = ["ArraySource", "Rows", "split_rows"]
 Rows: TypeAlias = tuple[Tree, Tree, Tree]
 """x, y and sample_weight as arrays of numpy in structures; None for what was not given."""
 
+PARTS = ("x", "y", "sample_weight")
+
 
 class ArraySource(Source):
     """Rows of arrays, shuffled if that was asked for, in batches."""
@@ -93,8 +95,41 @@ def rows_of(caller: str, x: Examples, y: Examples, sample_weight: Examples) -> R
         refuse_sparse(leaf, caller)
         if not can_convert_arrays(leaf):
             raise _strange(caller, leaf)
-    slices: Tree = convert_to_sliceable(parts, target_backend="numpy")
-    return cast(Rows, keras.tree.map_structure(lambda part: None if part is None else np.asarray(part.convert_to_numpy(part[:])), slices))
+    slices: Tree = tuple(_sliceable(caller, name, part) for name, part in zip(PARTS, parts, strict=True))
+    rows = keras.tree.map_structure(lambda part: None if part is None else np.asarray(part.convert_to_numpy(part[:])), slices)
+    _require_equal_rows(caller, rows)
+    return cast(Rows, rows)
+
+
+def _sliceable(caller: str, name: str, part: Tree) -> Tree:
+    """What Keras slices; its error about the dtype does not say which of the arguments has it."""
+    try:
+        return convert_to_sliceable(part, target_backend="numpy")
+    except ValueError as error:
+        dtype = str(error).removeprefix("Invalid dtype: ")
+        if dtype == str(error):
+            raise
+        raise InvalidArgumentError(
+            f"{name} of {caller} has the dtype {dtype}, and a model computes with numbers. Where it holds numbers, convert it, "
+            f'{name}.astype("float32"); numbers of words come from sd.StringLookup or sd.TextVectorization, before the call.'
+        ) from error
+
+
+def _require_equal_rows(caller: str, parts: Tree) -> None:
+    """Refuse arrays of different lengths.
+
+    Raises:
+        InvalidArgumentError: one has more rows than another.
+    """
+    rows = {
+        name: [len(leaf) for leaf in keras.tree.flatten(part) if leaf is not None and leaf.shape]
+        for name, part in zip(PARTS, parts, strict=True)
+    }
+    if len({count for counts in rows.values() for count in counts}) > 1:
+        shown = ", ".join(f"{name} has {' and '.join(map(str, counts))}" for name, counts in rows.items() if counts)
+        raise InvalidArgumentError(
+            f"{caller} was given arrays of different numbers of rows: {shown}. Give each example a row in every array."
+        )
 
 
 def _strange(caller: str, leaf: object) -> TypeError:

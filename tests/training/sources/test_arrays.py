@@ -140,7 +140,8 @@ def test_data_that_was_read_to_its_end_begins_again_in_the_next_epoch_as_in_kera
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "weights of classes of several outputs": (({"a": X, "b": X}, {"p": Y, "q": Y}), {"class_weight": {0: 1.0}}, "single output"),
     "weights by another name": (({"a": X, "b": X}, {"p": Y, "q": Y}), {"sample_weight": {"r": Y}}, "sample_weight"),
-    "rows that do not match": (({"a": X, "b": X[:7]}, {"p": Y, "q": Y}), {}, "cardinality"),
+    "rows that do not match": (({"a": X, "b": X[:7]}, {"p": Y, "q": Y}), {}, "different numbers of rows: x has 20 and 7, y has 20 and 20"),
+    "a split of rows that do not match": (({"a": X, "b": X}, {"p": Y, "q": Y[:9]}), {"validation_split": 0.5}, "y has 20 and 9. Give each"),
     "a split that leaves nothing": (({"a": X[:1], "b": X[:1]}, {"p": Y[:1], "q": Y[:1]}), {"validation_split": 0.5}, "not sufficient"),
 }
 
@@ -152,6 +153,34 @@ def test_what_keras_refuses_is_refused(kind: str) -> None:
         model = two_by_two(keras)
     with pytest.raises(sd.errors.InvalidArgumentError, match=words):
         model.fit(*args, verbose=0, **options)
+
+
+WORDS = np.array(["a", "b"] * 10)[:, np.newaxis]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.fit(X, WORDS, verbose=0),
+        lambda model: model.fit(X, WORDS, validation_split=0.5, verbose=0),
+        lambda model: model.fit(X, Y, validation_data=(X, WORDS), verbose=0),
+        lambda model: model.evaluate(X, WORDS, verbose=0),
+        lambda model: model.train_on_batch(X, WORDS),
+    ],
+)
+def test_arrays_of_words_are_refused_by_the_name_of_the_argument(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"y of \w+ has the dtype str32, .* sd.StringLookup"):
+        call(mirrored())
+
+
+def test_arrays_of_objects_are_refused_with_their_conversion() -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"x of predict has the dtype object, .* x.astype\(\"float32\"\)"):
+        mirrored().predict(X.astype(object), verbose=0)
+
+
+def test_datasets_of_words_are_refused_by_the_first_batch() -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match="a batch holds strings"):
+        mirrored().fit(sd.Dataset.from_tensor_slices((X, WORDS)).batch(4), verbose=0)
 
 
 def test_sparse_matrices_are_refused_with_their_conversion() -> None:
