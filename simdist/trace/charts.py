@@ -19,6 +19,8 @@ from simdist.trace.styles import SPAN_STYLES
 from simdist.trace.summary import utilisation_by_task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure, SubFigure
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["queue", "staleness", "utilisation"]
 
 BAR_COLOR = SPAN_STYLES["compute"].color
-GRID_COLOR = "#e3e6ea"
+GRID_COLOR, OTHERS_COLOR = "#e3e6ea", "#b6bcc4"
+MOST_QUEUES = 8  # that a legend names
 CHART = "A chart of a trace"
 WIDTH_INCH, HEIGHT_INCH = 7.0, 3.2
 FRAME_INCH, LOWEST_INCH = 0.7, 0.1  # of the height: for what stands below the rows; at least for the rows
@@ -87,7 +90,7 @@ def utilisation(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
 
 
 def queue(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
-    """Draws the length of each queue over virtual time, as steps.
+    """Draws the length of each queue over virtual time, as steps; of very many queues the longest have a name and a colour.
 
     Args:
         trace: the log of a run.
@@ -104,17 +107,32 @@ def queue(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
         'chief:0'
     """
     ax = new_axes(CHART, WIDTH_INCH, HEIGHT_INCH) if ax is None else ax
-    lanes = trace.counters.lanes_of("queue")
     end_s = trace.end_s()
-    for lane in lanes:
-        time_s, length = trace.counters.series(lane, "queue")
-        last_s = max(end_s, float(time_s[-1]))
-        ax.plot(np.append(time_s, last_s), np.append(length, length[-1]), drawstyle="steps-post", label=lane, linewidth=1.2)
-    if lanes:
-        show_names_as_they_are(ax.legend(frameon=False, fontsize=8.5))
+    lines = {lane: _to_the_end(*trace.counters.series(lane, "queue"), end_s) for lane in trace.counters.lanes_of("queue")}
+    longest = sorted(lines, key=lambda lane: lines[lane][1].max(), reverse=True)[: MOST_QUEUES - (len(lines) > MOST_QUEUES)]
+    others = [line for lane, line in lines.items() if lane not in longest]
+    if others:
+        _draw_others(ax, others)
+    for lane in (lane for lane in lines if lane in longest):
+        ax.plot(*lines[lane], drawstyle="steps-post", label=lane, linewidth=1.2)
+    if lines:
+        show_names_as_they_are(ax.legend(frameon=False, fontsize=8.5, loc="upper right" if others else "best"))
     ax.set_ylim(bottom=0)
     _frame(ax, "virtual time (s)", "closures in the queue", grid="y")
     return ax.figure
+
+
+def _to_the_end(time_s: np.ndarray, length: np.ndarray, end_s: float) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of a queue's steps, whose last length lasts until the run ends."""
+    return np.append(time_s, max(end_s, float(time_s[-1]))), np.append(length, length[-1])
+
+
+def _draw_others(ax: Axes, lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Draw queues without names, grey, as one artist."""
+    from matplotlib.collections import LineCollection
+
+    steps = [np.column_stack([np.repeat(time_s, 2)[1:], np.repeat(length, 2)[:-1]]) for time_s, length in lines]
+    ax.add_collection(LineCollection(steps, colors=OTHERS_COLOR, linewidths=0.6, label=f"{len(lines)} others"))
 
 
 def _bars(positions: np.ndarray, lengths: np.ndarray, thickness: float, color: str, upright: bool = False) -> PolyCollection:

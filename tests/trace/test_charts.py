@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
@@ -92,6 +93,27 @@ def test_queue_is_a_step_line_to_the_end_of_the_run(trace: Trace) -> None:
     (line,) = trace.queue().axes[0].lines
     assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([0.5, 2.0, 4.0], [2.0, 1.0, 1.0])
     assert (line.get_label(), line.get_drawstyle()) == ("chief:0", "steps-post")
+
+
+@pytest.mark.parametrize("queues", [8, 9, 60, 5000])
+def test_of_many_queues_the_longest_are_named_and_the_others_are_one_artist(queues: int) -> None:
+    trace = Trace()
+    for number in range(queues):
+        trace.counter(f"chief:{number}", "queue", 0.0, float(number))
+        trace.counter(f"chief:{number}", "queue", 2.0, 1.0)
+    trace.span("worker:0", "compute", "step", 0.0, 3.0)
+    figure = trace.queue()
+    (ax,) = figure.axes
+    FigureCanvasAgg(figure).draw()
+    named = 8 if queues == 8 else 7
+    others = [] if queues == 8 else [f"{queues - 7} others"]
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == others + [f"chief:{number}" for number in range(queues - named, queues)]
+    assert ax.get_legend().get_window_extent().height < ax.get_window_extent().height
+    for collection in ax.collections:
+        length = queues - 8
+        assert np.asarray(collection.get_paths()[-1].vertices).tolist() == [[0, length], [2, length], [2, 1], [3, 1], [3, 1]]
+    assert ax.get_ylim()[1] >= queues - 1
 
 
 def test_many_values_of_staleness_keep_their_labels_apart() -> None:

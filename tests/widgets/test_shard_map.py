@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,7 @@ from matplotlib.text import Text
 import simdist as sd
 import simdist_widgets as sw
 from simdist import keras
-from simdist_widgets.shard_figure import range_text
+from simdist_widgets.shard_figure import range_text, shard_figure
 
 
 def record(task: str, size_bytes: int = 64, **changes: Any) -> SimpleNamespace:
@@ -147,3 +149,32 @@ def test_dollar_signs_in_names_begin_no_formula(tasks: int) -> None:
     assert sw.ShardMap(records).png().startswith(b"\x89PNG")
     texts = [text.get_text() for text in sw.ShardMap(records).picture().findobj(Text) if NAME in text.get_text() and text.get_visible()]
     assert len(texts) == (3 if tasks == 1 else 5), "the block, the task and the legend; or a task for each row of cells"
+
+
+@pytest.mark.parametrize("tasks", [1, 60, 1000])
+def test_the_figure_of_very_many_tasks_fits_a_page_and_names_do_not_overlap(tasks: int) -> None:
+    names = [f"ps:{number}" for number in range(tasks)]
+    figure = shard_figure(names, [vars(record(name)) for name in names], names)
+    figure.canvas.draw()
+    assert figure.get_size_inches()[1] <= 15.0
+    (ax,) = figure.axes
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(boxes))
+    assert len(ax.patches) == tasks and [bar.get_width() for bar in ax.patches] == [64] * tasks
+
+
+@pytest.mark.parametrize("tasks", [41, 1000, 12_000])
+def test_a_heat_map_of_very_many_tasks_fits_a_page_and_names_do_not_overlap(tasks: int) -> None:
+    figure = sw.ShardMap([record(f"ps:{number}") for number in range(tasks)]).picture()
+    figure.canvas.draw()
+    assert figure.get_size_inches()[1] <= 16.0
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+    assert boxes and all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(boxes))
+
+
+def test_more_shards_than_can_be_pointed_at_are_one_cell_for_each_task() -> None:
+    shards = sw.ShardMap([record(f"ps:{number % 3}", shard=number, num_shards=20_000) for number in range(20_000)])
+    assert shards.header["shards"] == [] and len(json.dumps(shards.header)) < 5000
+    assert [cell["bytes"] for cell in shards.header["heat"]["rows"][0]] == [6667 * 64, 6667 * 64, 6666 * 64]
+    assert repr(shards) == "ShardMap(3 tasks, 1 variable, 20000 shards, 1280000 bytes)"
+    shards.picture().canvas.draw()

@@ -6,6 +6,7 @@ The cells, their colours and the scale are computed here, once for the live map 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -19,6 +20,7 @@ from simdist_widgets.shard_figure import BAR, range_text
 HEAT_MAP_FROM = 40  # tasks, from which columns of blocks say less than cells
 COLUMNS = (10, 20, 25, 50)  # that a row may have
 MOST_LARGEST = 5
+ROW_INCH, MOST_ROWS_INCH, LOWEST_INCH = 0.27, 14.0, 0.12  # a row of a picture, all of them, and the least room of a name
 
 
 def heat_map(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], balanced: Sequence[str]) -> dict[str, Any]:
@@ -106,13 +108,16 @@ def heat_figure(heat: Mapping[str, Any], title: str) -> Any:
         from matplotlib.patches import Rectangle
 
     rows = heat["rows"]
-    figure = Figure(figsize=(10.0, 1.5 + 0.27 * len(rows)), layout="constrained")
+    inch = min(ROW_INCH, MOST_ROWS_INCH / max(len(rows), 1))
+    every, edge = math.ceil(LOWEST_INCH / inch), 0.6 if inch >= LOWEST_INCH else 0.0
+    figure = Figure(figsize=(10.0, 1.5 + inch * len(rows)), layout="constrained")
     ax = figure.add_subplot()
     for y, row in enumerate(rows):
         for x, cell in enumerate(row):
-            ax.add_patch(Rectangle((x + 0.04, y + 0.06), 0.92, 0.88, facecolor=cell["color"], edgecolor="#c4cbd3", linewidth=0.6))
+            ax.add_patch(Rectangle((x + 0.04, y + 0.06), 0.92, 0.88, facecolor=cell["color"], edgecolor="#c4cbd3", linewidth=edge))
     ax.set(xlim=(0, heat["columns"]), ylim=(len(rows), 0), xticks=[])
-    ax.set_yticks([y + 0.5 for y in range(len(rows))], [row[0]["task"] for row in rows], fontsize=9, parse_math=False)
+    names = [row[0]["task"] for row in rows[::every]]
+    ax.set_yticks([y + 0.5 for y in range(0, len(rows), every)], names, fontsize=min(9.0, 60 * inch * every), parse_math=False)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title(title, loc="left", fontsize=9)

@@ -6,6 +6,7 @@ formula.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from simdist_widgets.shard_colors import ink_on
 KIND_COLORS = {"parameter": "#0072b2", "slot": "#e69f00", "metric": "#009e73", "other": "#7f8790"}
 ROOM_PER_CHARACTER = 0.0085  # of the longest bar
 LEAST_CHARACTERS = 7
+MOST_ROWS_INCH, LOWEST_INCH = 14.0, 0.16  # of all rows; a lower one has no room for text
 # How a scale of colours lies below a map.
 BAR: dict[str, Any] = {"orientation": "horizontal", "fraction": 0.05, "aspect": 50, "shrink": 0.5}
 
@@ -47,16 +49,23 @@ def shard_figure(
     with needs("The picture of a shard map", "lab"):
         from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.0, 1.0 + _row_inch(len(tasks)) * max(len(tasks), 1)), layout="constrained")
+    inch = _row_inch(len(tasks))
+    figure = Figure(figsize=(10.0, 1.0 + inch * max(len(tasks), 1)), layout="constrained")
     ax = figure.add_subplot()
-    bytes_of = {task: sum(shard["size_bytes"] for shard in shards if shard["task"] == task) for task in tasks}
+    of_task: dict[str, list[Mapping[str, Any]]] = {task: [] for task in tasks}
+    for shard in shards:
+        of_task[shard["task"]].append(shard)
+    bytes_of = {task: sum(shard["size_bytes"] for shard in held) for task, held in of_task.items()}
     greatest = max(bytes_of.values(), default=1) or 1
     total = sum(bytes_of[task] for task in balanced)
     for row, task in enumerate(tasks):
         share = f" · {bytes_of[task] / total:.0%}".replace("%", " %") if total and task in balanced else ""
-        _draw_task(ax, row, [shard for shard in shards if shard["task"] == task], greatest, share)
+        left = _draw_task(ax, row, of_task[task], greatest, has_names=inch >= LOWEST_INCH)
+        if inch >= LOWEST_INCH:
+            ax.text(left + greatest * 0.01, row, f"{format_bytes(left)}{share}", va="center", fontsize=9)
     ax.set(xlim=(0, greatest * 1.16), ylim=(max(len(tasks), 1) - 0.45, -0.55))
-    ax.set_yticks(range(len(tasks)), tasks, parse_math=False)
+    every = math.ceil(LOWEST_INCH / inch)
+    ax.set_yticks(range(0, len(tasks), every), tasks[::every], parse_math=False)
     ax.set_xticks(*byte_ticks(greatest * 1.16))
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -69,8 +78,8 @@ def shard_figure(
 
 
 def _row_inch(tasks: int) -> float:
-    """The height of a row: few tasks get more room."""
-    return 0.55 if tasks <= 20 else 0.34
+    """The height of a row: few tasks get more room, and very many share what fits a screen."""
+    return min(0.55 if tasks <= 20 else 0.34, MOST_ROWS_INCH / max(tasks, 1))
 
 
 def balance_text(tasks: Sequence[str], shards: Sequence[Mapping[str, Any]], balanced: Sequence[str]) -> str:
@@ -96,23 +105,25 @@ def range_text(shard: Mapping[str, Any]) -> str:
     return f"[{':, ' * shard.get('axis', 0)}{shard['row_start']}:{shard['row_stop']}]"
 
 
-def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest: int, share: str) -> None:
+def _draw_task(ax: Any, row: int, shards: Sequence[Mapping[str, Any]], greatest: int, has_names: bool) -> int:
+    """Draw the shards of one task, with names where they have room; return their bytes."""
     left = 0
+    frame = 0.8 if has_names else 0.0  # in a low row frames would be all that one sees
     for shard in shards:
         size = shard["size_bytes"]
         color = shard.get("color") or KIND_COLORS.get(shard["kind"], KIND_COLORS["other"])
         edge = "#9aa3ad" if "color" in shard else "white"  # the lightest colour of a scale is nearly white
-        ax.barh(row, size, left=left, height=0.62, color=color, edgecolor=edge, linewidth=0.8)
+        ax.barh(row, size, left=left, height=0.62, color=color, edgecolor=edge, linewidth=frame)
         name = shard["variable"]
         if shard["num_shards"] > 1:
             name = f"{name} {range_text(shard)}"
         room = int(size / (ROOM_PER_CHARACTER * greatest)) - 1
-        if room >= min(len(name), LEAST_CHARACTERS):
+        if has_names and room >= min(len(name), LEAST_CHARACTERS):
             name = name if len(name) <= room else f"…{name[len(name) - room + 1 :]}"
             ink = ink_on(color) if "color" in shard else "#101418" if color == KIND_COLORS["slot"] else "white"
             ax.text(left + size / 2, row, name, ha="center", va="center", fontsize=7.5, color=ink, parse_math=False)
         left += size
-    ax.text(left + greatest * 0.01, row, f"{format_bytes(left)}{share}", va="center", fontsize=9)
+    return left
 
 
 def _draw_scale(figure: Any, ax: Any, scale: Mapping[str, Any]) -> None:

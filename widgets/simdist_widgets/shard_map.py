@@ -3,7 +3,7 @@
 A block's height is its bytes, always, on one scale for all tasks, so that the balance is seen at a glance; pointing at
 a block shows its facts and picks out the other shards of the same variable. What is said about the balance leaves out a
 chief that holds no parameters: its counts and metrics lie there on purpose. From `HEAT_MAP_FROM` tasks on it is a heat map, one cell per
-task (heat_map.py). The widget is a snapshot.
+task (heat_map.py), and so it is with more shards than `MOST_BLOCKS`, of which none could be pointed at. The widget is a snapshot.
 
 Taught in lesson 00.
 """
@@ -23,6 +23,7 @@ from simdist_widgets.shard_figure import KIND_COLORS, balance_text, shard_figure
 FIELDS = (
     "variable", "shape", "dtype", "shard", "num_shards", "task", "row_start", "row_stop", "size_bytes", "kind",
 )  # fmt: skip
+MOST_BLOCKS = 5000  # shards, each of which goes to the front end by itself
 VARIABLE = ("kind", "variable", "slot_of", "namesake")  # what shards of one variable have in common
 
 
@@ -99,7 +100,7 @@ class ShardMap(BaseWidget):
         used = sorted({shard["kind"] for shard in shards}, key=_kind_order)
         kinds = [{"name": kind, "color": KIND_COLORS.get(kind, KIND_COLORS["other"])} for kind in used]
         balanced = _balanced(tasks, shards)
-        heat = heat_map(tasks, shards, balanced) if len(tasks) >= HEAT_MAP_FROM else None
+        heat = heat_map(tasks, shards, balanced) if len(tasks) >= HEAT_MAP_FROM or len(shards) > MOST_BLOCKS else None
         header = {
             "tasks": tasks,
             "balanced": balanced,
