@@ -116,7 +116,7 @@ def queue(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     for lane in (lane for lane in lines if lane in longest):
         ax.plot(*lines[lane], drawstyle="steps-post", label=lane, linewidth=1.2)
     if lines:
-        show_names_as_they_are(ax.legend(frameon=False, fontsize=8.5, loc="upper right" if others else "best"))
+        show_names_as_they_are(ax.legend(frameon=bool(others), fontsize=8.5, loc="upper right" if others else "best"))
     ax.set_ylim(bottom=0)
     _frame(ax, "virtual time (s)", "closures in the queue", grid="y")
     return ax.figure
