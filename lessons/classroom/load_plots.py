@@ -15,6 +15,7 @@ __all__ = ["picture_of_load", "picture_of_rounds", "picture_of_tables"]
 MS_OF_ROUNDS = (16, 32, 64, 128, 256)
 MS_OF_STEPS = (0.1, 0.2, 0.4, 0.8)
 MS_OF_TABLES = (0.01, 0.1, 1, 10, 100)
+BELOW, ABOVE = 0.75, 1.5  # how far a panel goes on beyond its last ticks
 
 
 def picture_of_rounds(
@@ -73,8 +74,14 @@ def picture_of_load(shares: Mapping[str, np.ndarray], steps: Mapping[str, Mappin
 
 
 def label_ticks(panel: Any, what: str, counts: Sequence[int] | Mapping[int, float], ms: Sequence[float]) -> None:
-    """Write the counts below, and the milliseconds beside, a panel with two logarithmic axes."""
+    """Write the counts below, and the milliseconds beside, a panel with two logarithmic axes: more of them, where its lines need it."""
+    drawn = [float(y) for line in panel.get_lines() for y in line.get_ydata()]
+    ms = list(ms)
+    while ms[0] * BELOW > min(drawn) > 0:
+        ms.insert(0, ms[0] ** 2 / ms[1])
+    while ms[-1] * ABOVE < max(drawn) < float("inf"):
+        ms.append(ms[-1] ** 2 / ms[-2])
     panel.set_xticks(list(counts), [f"{count:,}" for count in counts])
     panel.set_yticks(ms, [f"{tick:g}" for tick in ms])
     panel.minorticks_off()
-    panel.set(xlabel=f"{what} (log scale)", ylim=(0.75 * min(ms), 1.5 * max(ms)))
+    panel.set(xlabel=f"{what} (log scale)", ylim=(BELOW * min(ms), ABOVE * max(ms)))

@@ -19,6 +19,7 @@ PAGES = ("left, ps:0", "right, ps:1")
 ALARM_COLOR, WARNING_COLOR = LINE_COLORS[3], LINE_COLORS[1]
 FINE_COLOR = LINE_COLORS[2]
 SHIFT = 0.03  # of the second line, so that one does not hide the other
+WIDE_S = 0.3  # of virtual time; in a wider panel moments of one message lie too close for their names
 PALE = 0.25  # how much of a colour lies behind a text
 
 
@@ -59,9 +60,10 @@ def window_picture(moments: np.ndarray, at_least_once: np.ndarray, exactly_once:
         panel.step(moments, marks[:, 0], where="mid", label="left page")
         panel.step(moments, marks[:, 1] - SHIFT, where="mid", label="right page")
         panel.set(xlabel="worker:1 dies at (virtual seconds)", ylim=(0.5, 2.5), yticks=(1, 2))
-        for at_s, name in ((1.04, "on ps:0"), (1.08, "on ps:1"), (1.12, "chief")):
+        step = 0.0 if np.ptp(moments) < WIDE_S else 0.13
+        for number, (at_s, name) in enumerate(((1.04, "on ps:0"), (1.08, "on ps:1"), (1.12, "chief"))):
             panel.axvline(at_s, ymax=0.9, color="0.5", linestyle=":", linewidth=1)
-            panel.text(at_s, 2.36, name, ha="center", fontsize=8, color=TEXT_COLOR)
+            panel.text(at_s, 2.36 - number * step, name, ha="left" if step else "center", fontsize=8, color=TEXT_COLOR)
     panels[0].set_ylabel("marks of closure 1")
     panels[1].legend(frameon=False, loc="center")
     return picture_of(figure)

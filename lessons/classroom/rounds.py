@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 import simdist as sd
 from simdist import keras
-from simdist.hardware import Device, Network
+from simdist.hardware import Device, Network, TwoPoint
 
 __all__ = [
     "by_the_rule",
@@ -26,6 +26,7 @@ __all__ = [
 
 images, labels = load_digits(return_X_y=True)
 images, labels = (images / 16.0).astype("float32"), labels.astype("int32")
+RARELY_SLOW = TwoPoint(1.0, 5.0, probability=0.1)
 shuffled = np.random.default_rng(0).permutation(len(images))
 
 
@@ -102,7 +103,7 @@ def train(cluster, rate, until_s, rows=32, **options):
 def by_the_rule(staleness, iterations=10_000, workers=8):
     """Compute the iterations per second of workers of which none may be more than `staleness` iterations ahead."""
     random = np.random.default_rng(0)
-    seconds = np.where(random.random((iterations, workers)) < 0.1, 5.0, 1.0)
+    seconds = RARELY_SLOW.block(random, iterations * workers).reshape(-1, workers)
     free = np.zeros(workers)  # when each worker has ended its last iteration
     all_ended = [0.0]  # when all workers have ended so many iterations
     for iteration in range(iterations):

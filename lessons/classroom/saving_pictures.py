@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["parting_picture", "progress_picture", "standstill_picture", "stretch_picture"]
 
 BAR_HEIGHT = 0.62
+LONG = 0.65  # part of the longest bar
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)))
 QUIET_COLOR = "0.55"  # of what others are compared with
 
@@ -97,7 +98,9 @@ def standstill_picture(rows: Mapping[str, tuple[float, float]]) -> Image:
         panel.barh(row, stands_s, BAR_HEIGHT, color=ALARM_COLOR, label="the training stands still" if not row else None)
         panel.text(max(durable_s, stands_s) + 0.06, row, f"{stands_s:.2f} of {durable_s:.2f} s", va="center", fontsize=9, color=TEXT_COLOR)
     panel.set_yticks(range(len(rows)), rows)
-    panel.set(ylim=(len(rows) - 0.5, -0.5), xlabel="virtual seconds", xlim=(0, 1.22 * max(durable_s for _, durable_s in rows.values())))
+    ends_s = [durable_s for _, durable_s in rows.values()]
+    legend_rows = 1.3 if max(ends_s[-2:]) > LONG * max(ends_s) else 0.0  # long bars leave no room for the legend
+    panel.set(ylim=(len(rows) - 0.5 + legend_rows, -0.5), xlabel="virtual seconds", xlim=(0, 1.22 * max(ends_s)))
     panel.grid(visible=False, axis="y")
     panel.legend(frameon=False, fontsize=9, loc="lower right")
     return picture_of(figure)

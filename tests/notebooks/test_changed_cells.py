@@ -135,3 +135,32 @@ def test_table_of_lesson_12_counts_from_the_moment_of_the_fault(capsys: pytest.C
     run("12", names, (17, {"table_of(\n    {": "dict(\n    {"}))
     names["table_of"]({"crash": names["crash"]})
     assert re.search(r"^crash +0\.00005 s ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_rule_of_lesson_05_is_that_of_other_stragglers(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    stragglers = {"TwoPoint(1.0, 5.0, probability=0.1)": "TwoPoint(1.0, 9.0, probability=0.25)", "1600": "160"}
+    run("05", names, 1, 3, 21, (22, stragglers), (26, {"(0, 1, 2, 4, 8, 16, 64)": "(0, 2)"}))
+    printed = capsys.readouterr().out
+    for by_the_rule, on_the_cluster in re.findall(r"^staleness \d +(\S+) +(\S+)$", printed, re.MULTILINE):
+        assert float(by_the_rule) == pytest.approx(float(on_the_cluster), rel=0.05)
+    assert "(rule: 1 / 3 s)" in printed and re.search(r"^no bound +0.333", printed, re.MULTILINE)
+
+
+def test_lesson_06_names_the_cluster_that_it_has_run(capsys: pytest.CaptureFixture[str]) -> None:
+    run("06", {}, 1, (3, {"8, 1": "4, 3"}))
+    assert capsys.readouterr().out.startswith("4 workers, 3 servers: 64.0 ms a round")
+
+
+def test_lesson_09_marks_the_crash_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, Any] = {}
+    marked: list[Any] = []
+    run("09", names, 1)
+    monkeypatch.setitem(names, "progress_picture", lambda *given: marked.append(given[-1]))
+    names |= {
+        "fit": lambda save_freq=None, crash_s=None: (names["slow_cluster"](), names["StepLog"](), crash_s),
+        "quiet": (0, names["StepLog"]()),
+    }
+    names |= {"letters": {5.0: "A"}, "begun": names["Prediction"]("Steps", 1)}
+    run("09", names, (23, {"37.0": "5.0"}))
+    assert marked == [{"worker:1 dies": 5.0}]

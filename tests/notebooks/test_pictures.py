@@ -1,0 +1,61 @@
+"""Pictures of lessons whose numbers a student has changed: nothing is cut off, and no name lies on another."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from classroom import load_plots, marks, rounds, saving_pictures
+from matplotlib.figure import Figure
+
+from simdist.hardware import Exponential, Jitter, NoJitter, TwoPoint
+
+
+@pytest.fixture(autouse=True)
+def figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the functions return the figures themselves."""
+    for module in (load_plots, marks, saving_pictures):
+        monkeypatch.setattr(module, "picture_of", drawn)
+
+
+def drawn(figure: Figure) -> Figure:
+    figure.canvas.draw()
+    return figure
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 7.0, 1e4])
+def test_axes_of_times_hold_every_dot(factor: float) -> None:
+    times = {"rows": {1000: 0.07 * factor, 10_000: 0.08 * factor}, "the whole table": {1000: 0.3 * factor, 10_000: 256.0 * factor}}
+    figure: Any = load_plots.picture_of_tables(times)
+    (panel,) = figure.axes
+    low, high = panel.get_ylim()
+    assert all(low < ms < high for of_lookup in times.values() for ms in of_lookup.values())
+    assert sum(low <= tick <= high for tick in panel.get_yticks()) >= 4
+
+
+@pytest.mark.parametrize("slow_s", [3.0, 30.0])
+def test_a_legend_of_savings_lies_on_no_bar_and_on_no_text(slow_s: float) -> None:
+    rows = {"chief": (5.0, 5.0), "owners": (0.8, 0.8), "a slow disk": (slow_s, slow_s), "a slow disk, async": (0.0, slow_s)}
+    figure: Any = saving_pictures.standstill_picture(rows)
+    (panel,) = figure.axes
+    legend = panel.get_legend().get_window_extent()
+    assert not any(legend.overlaps(part.get_window_extent()) for part in [*panel.patches, *panel.texts])
+
+
+@pytest.mark.parametrize("last", [1.14, 2.5, 6.0])
+def test_names_of_moments_do_not_overlap(last: float) -> None:
+    moments = np.linspace(1.0, last, 20)
+    figure: Any = marks.window_picture(moments, np.ones((20, 2)), np.ones((20, 2)))
+    for panel in figure.axes:
+        boxes = [text.get_window_extent() for text in panel.texts]
+        assert not any(first.overlaps(second) for first, second in pairwise(boxes))
+
+
+@pytest.mark.parametrize("jitter", [TwoPoint(1.0, 20.0, probability=0.05), Exponential(), NoJitter()])
+def test_the_rule_of_bounds_follows_the_jitter_that_the_lesson_names(monkeypatch: pytest.MonkeyPatch, jitter: Jitter) -> None:
+    monkeypatch.setattr(rounds, "RARELY_SLOW", jitter)
+    cluster = rounds.make_cluster(8, jitter, "off")
+    rounds.count_steps(cluster, 8 * 200, mode="bounded", staleness=2)
+    assert rounds.by_the_rule(2) == pytest.approx(200 / cluster.now, rel=0.15)
