@@ -25,6 +25,7 @@ from simdist.coordinator.policies import policy_of
 from simdist.coordinator.polling import Polling
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.queue_length import QueueLength
+from simdist.coordinator.refusals import require_outside_of_closures, require_same
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.round_closures import RoundClosures
 from simdist.coordinator.synchronization import Synchronization
@@ -32,10 +33,10 @@ from simdist.coordinator.waits import Waits
 from simdist.coordinator.watchdog import Watchdog
 from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
-from simdist.errors import FailedPreconditionError, InvalidArgumentError, TimedOutError, UnavailableError
+from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
 from simdist.program.function import StepFunction
 from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
-from simdist.runtime.work import Handle, running_closure
+from simdist.runtime.work import Handle
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
@@ -99,16 +100,8 @@ class ClusterCoordinator:
             known = super().__new__(cls)
             known._set_up(strategy, policy_of(synchronization, strategy), options)
             strategy.coordinator = known
-        elif options not in (DEFAULTS, known.options):
-            raise InvalidArgumentError(
-                f"This strategy has a coordinator already, with {known.options!r}; they cannot become {options!r}. Leave them out here, or "
-                "make another strategy."
-            )
-        elif synchronization not in (None, known.queue.synchronization):
-            raise InvalidArgumentError(
-                f"This strategy has a coordinator already, with {known.queue.synchronization!r}; {synchronization!r} cannot take its "
-                "place. Leave synchronization= out, or make another strategy."
-            )
+        else:
+            require_same((options, synchronization), (known.options, known.queue.synchronization), DEFAULTS)
         return known
 
     def _set_up(self, strategy: ParameterServerStrategy, synchronization: Synchronization, options: CoordinatorOptions) -> None:
@@ -164,7 +157,20 @@ class ClusterCoordinator:
         return RemoteValue(self.schedule_steps(fn, tuple(args), dict(kwargs or {}), 1))
 
     def schedule_steps(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int) -> Result:
-        """Like `schedule`, with several steps in one closure, or where workers proceed in rounds in one closure each; the last's result."""
+        """Like `schedule`, with several steps in one closure, or where workers proceed in rounds in one closure each.
+
+        Args:
+            fn: a step, or with `repeat` of 1 a function.
+            args, kwargs: its arguments, the same for each step; an iterator gives each its own batch.
+            repeat: the number of steps, 1 or more.
+
+        Returns:
+            The result of the last step.
+
+        Raises:
+            InvalidArgumentError: there is a `RemoteValue` in the arguments, or a per-worker value of another strategy.
+            UnavailableError: the servers have lost a round; all else as `schedule`.
+        """
         self._require_usable("schedule was called")
         if self._rounds is not None:
             self._rounds.require_whole()
@@ -287,13 +293,7 @@ class ClusterCoordinator:
     def _require_usable(self, what: str) -> None:
         """Refuse what cannot succeed any more: the queue was in the memory of the chief."""
         self.engine.require_usable(what)
-        closure = running_closure.get()
-        if closure is not None and closure.strategy is self.strategy:
-            raise FailedPreconditionError(
-                f"{what} in closure {closure.number} on {closure.worker}, which this coordinator has scheduled itself. A worker runs "
-                "closures, and one that waits for others keeps a place from them; model.fit does so too, as its steps are closures. Return "
-                "from the closure what is needed, and call schedule, join or fit where the coordinator was made."
-            )
+        require_outside_of_closures(self.strategy, what)
         self._require_chief(what)
 
     def _require_chief(self, what: str) -> None:

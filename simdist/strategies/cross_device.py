@@ -67,14 +67,7 @@ class CrossDeviceOps:
 
 
 class _Packed(CrossDeviceOps):
-    """Operations that cut what they reduce into packs.
-
-    Args:
-        num_packs: how many; 0 or 1 is one pack.
-
-    Raises:
-        InvalidArgumentError: a negative number.
-    """
+    """Operations that cut what they reduce into packs."""
 
     def __init__(self, num_packs: int = 1) -> None:
         self.num_packs = max(1, whole_number(num_packs, "num_packs", 0))
