@@ -235,3 +235,9 @@ def test_verb_that_takes_long_is_announced_before(lab: Lab, monkeypatch: pytest.
     click(lab, 3, "recover", command=0)
     assert [message["id"] for message in messages if message["kind"] == "busy"] == [3]
     assert [message["kind"] for message in messages if message.get("id") == 3] == ["busy", "reply"]
+
+
+@pytest.mark.parametrize("messages", ["advance", {"verb": "advance"}, ["advance"], None])
+def test_a_script_that_is_no_list_of_messages_is_refused(lab: Lab, messages: Any) -> None:
+    with pytest.raises(TypeError, match=r"script takes a list of dicts, for example \[{\"verb\": \"advance\"}\]; got"):
+        lab.script(messages)

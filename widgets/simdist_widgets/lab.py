@@ -5,6 +5,7 @@ Taught in lesson 12.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import traitlets
@@ -62,9 +63,11 @@ class Lab(SessionWidget):
             messages: as the front end sends them: ``{"verb": "inject", "fault": {...}}``, ``{"verb": "seek", "t_s": 0.01}``, ...
 
         Raises:
-            SimdistError, TypeError: one cannot be carried out; those before it have been.
+            SimdistError, TypeError: they are no list of dicts, or one cannot be carried out; those before it have been.
         """
         lines: list[tuple[str, ...]] = []
+        if not isinstance(messages, (list, tuple)) or not all(isinstance(message, Mapping) for message in messages):
+            raise TypeError(f'script takes a list of dicts, for example [{{"verb": "advance"}}]; got {messages!r:.100}.')
         for message in messages:
             given = dict(message)
             answer = self.verbs.perform(given.pop("verb", None), given)
