@@ -6,7 +6,7 @@ Taught in lesson 12.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import traitlets
 
@@ -66,7 +66,8 @@ class Lab(SessionWidget):
             SimdistError, TypeError: they are no list of dicts, or one cannot be carried out; those before it have been.
         """
         lines: list[tuple[str, ...]] = []
-        if not isinstance(messages, (list, tuple)) or not all(isinstance(message, Mapping) for message in messages):
+        parts = cast(object, messages)
+        if not isinstance(parts, (list, tuple)) or not all(isinstance(part, Mapping) for part in cast(list[object], parts)):
             raise TypeError(f'script takes a list of dicts, for example [{{"verb": "advance"}}]; got {messages!r:.100}.')
         for message in messages:
             given = dict(message)
