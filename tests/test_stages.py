@@ -64,7 +64,7 @@ def test_front_end_is_built_before_what_loads_it_and_the_tests_have_both_cores(s
     stages.main(["test"])
     assert [next(number for number, wave in enumerate(waves) if name in wave) for name in ("front end", "browser")] == [0, 1]
     assert {stage.name for stage in stages.STATIC} < {*waves[0], *waves[1]}
-    assert waves[2:] == [["tests of training"], ["tests of strategies"], ["tests"]]
+    assert waves[2:] == [["tests of training"], ["tests of bits"], ["tests"]]
 
 
 def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any) -> None:
@@ -72,6 +72,24 @@ def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any) ->
     assert all((CI.parent / folder).is_dir() for folder in groups) and len(set(groups)) == len(groups)
     (rest,) = stages.python_tests()
     assert [word.removeprefix("--ignore=") for word in rest.line if word.startswith("--ignore=")] == ["tests/browser", *groups]
+
+
+@pytest.mark.parametrize(("options", "is_quick"), [("--xla_backend_optimization_level=0", True), ("--no_such_option=1", False)])
+def test_only_tests_of_bits_are_compiled_as_for_users(stages: Any, monkeypatch: pytest.MonkeyPatch, options: str, is_quick: bool) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.setattr(stages, "QUICKLY_COMPILED", options)
+    stages.quick_compilation.cache_clear()
+    flags = {name: stages.python_tests(name)[0].env.get("XLA_FLAGS") for name in ("tests of training", "tests of bits", None)}
+    stages.quick_compilation.cache_clear()
+    quickly = options if is_quick else None
+    assert flags == {"tests of training": quickly, "tests of bits": None, None: quickly}
+
+
+def test_a_user_who_has_set_flags_of_xla_has_them_everywhere(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=somewhere")
+    stages.quick_compilation.cache_clear()
+    assert not any(command.env for name in [*stages.GROUPS, None] for command in stages.python_tests(name))
+    stages.quick_compilation.cache_clear()
 
 
 def test_skipped_stage_says_why_and_does_not_fail(stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
