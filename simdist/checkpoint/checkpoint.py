@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from simdist.checkpoint.collecting import Saved, collected
 from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.files import Unfinished
+from simdist.checkpoint.last_save import LastSave
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Nest, Objects, Trackable
@@ -75,6 +76,7 @@ class Checkpoint(Nest):
         Objects.of(self.objects)
         self.save_counter = 0
         self._writing: Writing | None = None
+        self._last: LastSave | None = None  # of which not all mains know whether it is there
         self._main: LaunchedMain | None = None  # the one whose end waits for what is being written
         self._restores: list[Restoring] = []  # whose values wait for variables or objects, the latest first
 
@@ -126,7 +128,7 @@ class Checkpoint(Nest):
             FailedPreconditionError: inside of a step, or numerics="off", where there are no values.
             TypeError: a path that is no text.
         """
-        self.sync()
+        self.settle(waits=True)
         number = self.save_counter + 1
         return self.save_as(Path(f"{_text_of(file_prefix)}-{number}"), number, options)
 
@@ -143,17 +145,33 @@ class Checkpoint(Nest):
         Raises:
             as `save`.
         """
-        self.sync()
-        return self._write(Path(_text_of(file_prefix)), 0, options, lambda: None)
+        self.settle(waits=True)
+        return self._write(Path(_text_of(file_prefix)), 0, options, lambda: None, lambda: None)
 
-    def save_as(self, path: Path, number: int, options: CheckpointOptions | None = None, saved: Callable[[], object] = lambda: None) -> str:
-        """Save to a path, as checkpoint of this number; it counts as one save. `saved` is called when it is there."""
-        self.sync()
+    def save_as(
+        self,
+        path: Path,
+        number: int,
+        options: CheckpointOptions | None = None,
+        saved: Callable[[], object] = lambda: None,
+        failed: Callable[[], object] = lambda: None,
+    ) -> str:
+        """Save to a path, as checkpoint of this number; it counts as one save.
+
+        `saved` is called when it is there, `failed` when this main knows that it will not be: mains that do not write call both.
+        """
+        self.settle(waits=True)
+        before = self.save_counter
+
+        def take_back() -> None:
+            self.save_counter = before
+            failed()
+
         self.save_counter += 1
         try:
-            return self._write(path, number, options, saved)
+            return self._write(path, number, options, saved, take_back)
         except BaseException:
-            self.save_counter -= 1
+            self.save_counter = before
             raise
 
     def restore(self, save_path: PathLike | None) -> RestoreStatus:
@@ -172,7 +190,7 @@ class Checkpoint(Nest):
             FailedPreconditionError: inside of a step.
         """
         _require_outside("restored")
-        self.sync()
+        self.settle(waits=True)
         mains = Mains(Objects.of(self.objects).strategies)
         path = mains.of_chief(None if save_path is None else _text_of(save_path))
         if path is None:
@@ -194,15 +212,49 @@ class Checkpoint(Nest):
         """
         writing, self._writing = self._writing, None
         if writing is not None:
+            self._wait(writing)
+
+    def settle(self, waits: bool = False) -> str | None:
+        """Raise what the last save ran into, in all mains that save together; each of them has to call it.
+
+        Args:
+            waits: until it is written. Otherwise one that is being written goes on, and its path is returned.
+
+        Raises:
+            as `sync`.
+        """
+        last = self._last
+        if last is None:
+            return None
+        error: Exception | None = None
+        is_over = waits or self._writing is None or self._writing.is_over
+        if is_over:
+            try:
+                self.sync()
+            except Exception as found:
+                error = found
+            self._last = None
+        self._last = None if last.is_over(is_over, error) else last
+        if error is not None:
+            raise error
+        return None if self._last is None else last.path
+
+    def _wait(self, writing: Writing) -> None:
+        try:
             writing.wait()
+        except Exception:
+            if self._last is not None:
+                self._last.fail()
+            raise
 
-    def settle(self) -> Path | None:
-        """As `sync`, of a save that is over; one that is being written goes on, and its path is returned."""
-        if self._writing is not None and self._writing.is_over:
-            self.sync()
-        return None if self._writing is None else self._writing.path
-
-    def _write(self, path: Path, number: int, options: CheckpointOptions | None, saved: Callable[[], object]) -> str:
+    def _write(
+        self,
+        path: Path,
+        number: int,
+        options: CheckpointOptions | None,
+        saved: Callable[[], object],
+        take_back: Callable[[], object],
+    ) -> str:
         _require_outside("saved")
         options = CheckpointOptions() if options is None else options
         if not isinstance(cast("object", options), CheckpointOptions):
@@ -212,15 +264,20 @@ class Checkpoint(Nest):
         self._restores = [restoring for restoring in self._restores if restoring.has_more]
         waiting = [restoring.waiting() for restoring in self._restores]
         found = collected(objects, mains, {"save_counter": self.save_counter}, waiting)
+        self._last = LastSave(mains, str(path), take_back)
         if not mains.is_chief:
             saved()
             return str(path)
-        writing = self._begin(found, path, number, mains, options, saved)
+        try:
+            writing = self._begin(found, path, number, mains, options, saved)
+        except Exception:
+            self._last.fail()
+            raise
         if options.enable_async:
             self._writing = writing
             self._wait_at_the_end()
         else:
-            writing.wait()
+            self._wait(writing)
         return str(path)
 
     def _wait_at_the_end(self) -> None:

@@ -108,7 +108,7 @@ class CheckpointManager:
         keeps = None if max_to_keep is None else whole_number(max_to_keep, "max_to_keep", 1)
         self._rotation = Rotation(keeps, keep_every_s, last_kept_s=mains.now_s, begun_s=mains.now_s)
         self._written_step = _checked_step(last_checkpoint_step, step_counter, checkpoint_interval)
-        self._begun: tuple[Path | None, int | None] = None, None  # the last one, and its step: it may be under way, or have failed
+        self._begun: tuple[str | None, int | None] = None, None  # the last one, and its step: it may be under way, or have failed
         recover(self._directory, self._prefix, self._rotation)
         if mains.is_chief:
             remove_leftovers(self._directory, f"{self._prefix}-")
@@ -150,7 +150,7 @@ class CheckpointManager:
         if self._is_early(step, flag(check_interval, "check_interval"), under_way):
             return None
         path = self._save(checkpoint_number, options, step)
-        self._begun = path, step
+        self._begun = str(path), step
         return str(path)
 
     def _save(self, checkpoint_number: int | None, options: CheckpointOptions | None, step: int | None) -> Path:
@@ -160,7 +160,12 @@ class CheckpointManager:
         path = self._directory / f"{self._prefix}-{number}"
         entry = Entry(path.name, mains.now_s)
         engine, is_chief = mains.engine, mains.is_chief
-        self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, engine, is_chief, step))
+        before = self._rotation.copy(), self._written_step
+
+        def failed() -> None:
+            self._rotation, self._written_step = before
+
+        self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, engine, is_chief, step), failed)
         return path
 
     def restore_or_initialize(self) -> str | None:
@@ -175,7 +180,7 @@ class CheckpointManager:
             DataLossError: all of them are damaged.
             InvalidArgumentError: as `Checkpoint.restore`.
         """
-        self.sync()
+        self.checkpoint.settle(waits=True)
         damaged: DataLossError | None = None
         for path in reversed(self._mains().of_chief(self.checkpoints)):
             try:
@@ -198,7 +203,7 @@ class CheckpointManager:
 
     def remove_all(self) -> None:
         """Remove the checkpoints of the directory that have this manager's name, and its list; the directory stays."""
-        self.sync()
+        self.checkpoint.settle(waits=True)
         mains = self._mains()
         self._rotation.entries.clear()
         if mains.is_chief:
@@ -224,7 +229,7 @@ class CheckpointManager:
     def _step(self) -> int | None:
         return None if self.step_counter is None else int(self.step_counter.numpy())
 
-    def _is_early(self, step: int | None, check_interval: bool, under_way: Path | None) -> bool:
+    def _is_early(self, step: int | None, check_interval: bool, under_way: str | None) -> bool:
         """Whether too few steps have passed since the last checkpoint that is there, or that is being written."""
         begun, begun_step = self._begun
         last = begun_step if under_way is not None and under_way == begun else self._written_step

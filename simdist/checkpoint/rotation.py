@@ -6,7 +6,7 @@ Taught in lesson 09.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = ["Entry", "Rotation"]
 
@@ -55,6 +55,10 @@ class Rotation:
     def names(self) -> list[str]:
         """Those that are managed, the oldest first."""
         return [entry.name for entry in self.entries]
+
+    def copy(self) -> Rotation:
+        """What it knows now."""
+        return replace(self, entries=list(self.entries))
 
     def saved(self, entry: Entry) -> list[str]:
         """One more was saved; the names of those that are to be removed."""
