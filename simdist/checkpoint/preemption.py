@@ -139,7 +139,8 @@ class PreemptionCheckpointHandler:
         self._noticed_s: float | None = None  # by the user's function
         self._saved_s: float | None = None  # how long the save took that came with the notice
         self._deadline_s: float | None = None
-        self._call_s = 0.0
+        self._checked_s: float | None = None
+        self._between_s = 0.0  # at most, from one question whether to save to the next one
         self.manager.restore_or_initialize()
 
     @property
@@ -155,17 +156,21 @@ class PreemptionCheckpointHandler:
             args, kwargs: its arguments.
         """
         self.save_checkpoint_if_preempted()
-        began_s = self._now
         result = distributed_train_function(*args, **kwargs)
         self._calls.total += 1
-        self._call_s = max(self._call_s, self._now - began_s)
         return result
 
     def save_checkpoint_if_preempted(self) -> None:
         """Save, and end the program, where a task is about to be taken away; every main has to call it equally often."""
         killed_s = self._notices.soonest_s(self._asked())
-        if killed_s is None:
-            return
+        if self._checked_s is not None:
+            self._between_s = max(self._between_s, self._now - self._checked_s)
+        if killed_s is not None:
+            self._save_in_time(killed_s)
+        self._checked_s = self._now
+
+    def _save_in_time(self, killed_s: float) -> None:
+        """Save at the notice; with a grace period go on, and save once more and end before that is over."""
         grace_s = self.config.grace_period
         if self._deadline_s is None:
             self._deadline_s = killed_s if not grace_s else min(killed_s, self._now + grace_s)
@@ -176,8 +181,10 @@ class PreemptionCheckpointHandler:
                 self._exit()
             return
         assert self._saved_s is not None
-        # One more call and one more save must fit in, with as much again to spare.
-        if self._now + 2 * (self._call_s + self._saved_s) >= self._deadline_s:
+        self._deadline_s = min(self._deadline_s, killed_s)  # another task may have got a notice meanwhile, with less time
+        # What is done between two questions, and one more save, must fit in, with as much again to spare. The chief says so for all: only
+        # it waits for the disk, and no two clocks of mains are read at the same moment.
+        if self._notices.mains.of_chief(self._now + 2 * (self._between_s + self._saved_s) >= self._deadline_s):
             self._save()
             self._exit()
 
