@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,9 +81,16 @@ def _has_manifest(path: Path) -> bool:
     return (path / MANIFEST).is_file() and not (path / MANIFEST).is_symlink()
 
 
-def newest_number(directory: Path, prefix: str) -> int:
-    """The highest number that is taken in a directory, by a checkpoint or by anything else with such a name; 0 where none is."""
-    matches = [NAME.match(path.name) for path in directory.iterdir()] if directory.is_dir() else []
+def newest_number(directory: Path, prefix: str, under_way: Iterable[Path] = ()) -> int:
+    """The highest number that is taken in a directory, by a checkpoint or by anything else with such a name; 0 where none is.
+
+    Args:
+        directory: of the checkpoints.
+        prefix: of their names.
+        under_way: checkpoints that are being written, here or elsewhere.
+    """
+    there = [*directory.iterdir()] if directory.is_dir() else []
+    matches = [NAME.match(path.name) for path in [*there, *(path for path in under_way if path.parent == directory)]]
     return max([int(match["number"]) for match in matches if match is not None and match["prefix"] == prefix], default=0)
 
 

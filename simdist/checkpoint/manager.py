@@ -21,7 +21,7 @@ from simdist.checkpoint.objects import Objects
 from simdist.checkpoint.options import CheckpointOptions
 from simdist.checkpoint.rotation import Entry, Rotation
 from simdist.checkpoint.status import RestoreStatus
-from simdist.checkpoint.writing import forget
+from simdist.checkpoint.writing import forget, under_way
 from simdist.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.base import Engine
 from simdist.trace.atomic_file import remove_leftovers
@@ -134,8 +134,8 @@ class CheckpointManager:
         """Save the next checkpoint, and remove those that are too many.
 
         Args:
-            checkpoint_number: of its name. Default: one more than the largest number of the directory under this name, and than the saves
-                that the checkpoint has counted, to whatever directory (its `save_counter`).
+            checkpoint_number: of its name. Default: one more than the largest number of the directory under this name, also of one that
+                is still being written, and than the saves that the checkpoint has counted, to whatever directory (its `save_counter`).
             check_interval: False saves also where `checkpoint_interval` has not passed, but no step twice.
             options: as for `Checkpoint.save`.
 
@@ -156,7 +156,7 @@ class CheckpointManager:
     def _save(self, checkpoint_number: int | None, options: CheckpointOptions | None, step: int | None) -> Path:
         mains = self._mains()
         given = None if checkpoint_number is None else whole_number(checkpoint_number, "checkpoint_number", 0)
-        number = int(mains.of_chief(self._next_number() if given is None else given))
+        number = int(mains.of_chief(self._next_number(mains.engine) if given is None else given))
         path = self._directory / f"{self._prefix}-{number}"
         entry = Entry(path.name, mains.now_s)
         engine, is_chief = mains.engine, mains.is_chief
@@ -223,8 +223,8 @@ class CheckpointManager:
     def _mains(self) -> Mains:
         return Mains(Objects.of(self.checkpoint.objects).strategies)
 
-    def _next_number(self) -> int:
-        return 1 + max(newest_number(self._directory, self._prefix), self.checkpoint.save_counter)
+    def _next_number(self, engine: Engine | None) -> int:
+        return 1 + max(newest_number(self._directory, self._prefix, under_way(engine)), self.checkpoint.save_counter)
 
     def _step(self) -> int | None:
         return None if self.step_counter is None else int(self.step_counter.numpy())

@@ -16,7 +16,7 @@ from simdist.checkpoint.files import Unfinished
 from simdist.checkpoint.options import CheckpointOptions
 from simdist.runtime.base import Engine, Promise
 
-__all__ = ["Saved", "Writing", "forget"]
+__all__ = ["Saved", "Writing", "forget", "under_way"]
 
 Saved: TypeAlias = Callable[[], object]
 """Is called when a checkpoint is there; may not block."""
@@ -133,6 +133,12 @@ def forget(engine: Engine | None, path: Path) -> None:
         disk = engine.disk(task)
         disk.delete(str(path))
         disk.delete(_name_of(path, task))
+
+
+def under_way(engine: Engine | None) -> list[Path]:
+    """The checkpoints that are being written now, by whichever program of a cluster."""
+    works = [] if engine is None else engine.unfinished
+    return [work.path for work in works if isinstance(work, Writing) and not work.is_over]
 
 
 def _name_of(path: Path, owner: str) -> str:

@@ -379,3 +379,21 @@ def test_without_an_interval_every_call_saves_whatever_the_counter_says(tmp_path
     assert manager.restore_or_initialize() and names([manager.save() or ""]) == ["ckpt-4"]
     with pytest.raises(InvalidArgumentError, match=r"last_checkpoint_step=7 needs a checkpoint_interval"):
         sd.CheckpointManager(sd.Checkpoint(step=step), tmp_path, 3, step_counter=step, last_checkpoint_step=7)
+
+
+def test_two_managers_that_write_at_the_same_time_take_different_numbers(tmp_path: Path) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    with strategy.scope():
+        variables = [variable(np.float32(0.0)), variable(np.float32(0.0))]
+    managers = [sd.CheckpointManager(sd.Checkpoint(v=v), tmp_path, 2) for v in variables]
+    saved: list[tuple[str | None, float]] = []
+    for number in range(3):
+        for owner, (v, manager) in enumerate(zip(variables, managers, strict=True)):
+            v.assign(np.float32(10 * owner + number))
+            saved.append((manager.save(options=sd.CheckpointOptions(enable_async=True)), 10.0 * owner + number))
+        sd.sleep(1.0)
+    assert names([path or "" for path, _ in saved]) == [f"ckpt-{number}" for number in range(1, 7)]
+    assert names(managers[0].checkpoints) == ["ckpt-3", "ckpt-5"] and names(managers[1].checkpoints) == ["ckpt-4", "ckpt-6"]
+    for path, value in saved[2:]:
+        sd.Checkpoint(v=variables[0]).restore(path)
+        assert float(variables[0].numpy()) == value
