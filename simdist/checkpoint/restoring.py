@@ -225,6 +225,6 @@ def _require_holders(parts: Sequence[VariablePart]) -> None:
     Raises:
         UnavailableError: one is.
     """
-    variables = [part.variable for part in parts if part.variable.placement.across is None]
+    variables = [part.variable for part in parts]
     for store in dict.fromkeys(variable.placement.store for variable in variables):
-        store.compute([variable for variable in variables if variable.placement.store is store])
+        store.require_present([variable for variable in variables if variable.placement.store is store])

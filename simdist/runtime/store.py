@@ -193,6 +193,15 @@ class Store:
         if self.strategy is not None:
             self.strategy.require_own_run(variable)
 
+    def require_present(self, variables: Sequence[Variable]) -> None:
+        """Refuse to change several variables, one after the other, of which one cannot be changed now.
+
+        Raises:
+            UnavailableError: a task that held a part of one has died.
+        """
+        self._between_steps()
+        self.engine.require_present([cell.group.number for variable in variables for cell in variable.placement.cells])
+
     def _change_all(self, rule: str, changes: Sequence[Change]) -> None:
         """Change cells, those of each change by its operand; none where one of them cannot be changed now."""
         self.engine.require_present([cell.group.number for cells, _ in changes for cell in cells])

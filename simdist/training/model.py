@@ -27,7 +27,7 @@ from simdist.training.evaluation.evaluate import evaluate
 from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
 from simdist.training.keras_model import Examples, KerasArgument, Logs, StrategyModel, TrainingState
-from simdist.training.saved_files import saved_file
+from simdist.training.saved_files import require_holders, saved_file
 from simdist.training.single_batch import train_on_batch
 from simdist.training.sources.plain_keras import readable_by_keras
 from simdist.training.step import prepare_optimizer
@@ -148,10 +148,20 @@ class _Distributed(StrategyModel):
             super().save_weights(path)
 
     def load_weights(self, filepath: KerasArgument, skip_mismatch: bool = False, **options: KerasArgument) -> None:
-        """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well."""
+        """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well.
+
+        Raises:
+            UnavailableError: a task is down that holds a part of the model; nothing is changed.
+        """
         if self.simdist_strategy is not None and self.built and self.compiled and self.optimizer is not None:
             prepare_optimizer(self)
+        require_holders(self, with_optimizer=True)
         super().load_weights(filepath, skip_mismatch=skip_mismatch, **options)
+
+    def set_weights(self, weights: KerasArgument) -> None:
+        """As `keras.Model.set_weights`; otherwise as `load_weights`."""
+        require_holders(self, with_optimizer=False)
+        super().set_weights(weights)
 
     def fit(self, x: Examples = None, y: Examples = None, *args: KerasArgument, **options: KerasArgument) -> keras.callbacks.History:
         """Train, as `keras.Model.fit` does, on the devices of the strategy.

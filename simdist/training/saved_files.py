@@ -9,7 +9,7 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from simdist.trace.atomic_file import replacing_path
 from simdist.variables.handles import adopted
 from simdist.variables.variable import Variable
 
-__all__ = ["saved_file"]
+__all__ = ["require_holders", "saved_file"]
 
 
 @contextmanager
@@ -44,10 +44,24 @@ def saved_file(model: keras.Model, path: str | os.PathLike[str], strategy: Strat
             _take_time(model, strategy, os.fspath(path))
 
 
+def require_holders(model: keras.Model, with_optimizer: bool) -> None:
+    """Refuse to load anything while a task is down that holds a part of the weights, as Keras would load the other parts.
+
+    Args:
+        model: that gets weights.
+        with_optimizer: whether the optimizer gets its slots as well.
+
+    Raises:
+        UnavailableError: one is.
+    """
+    variables = _adopted([*model.weights, *(_of_optimizer(model) if with_optimizer else ())])
+    for store in dict.fromkeys(variable.placement.store for variable in variables):
+        store.require_present([variable for variable in variables if variable.placement.store is store])
+
+
 def _take_time(model: keras.Model, strategy: Strategy, path: str) -> None:
     engine, task = strategy.engine, strategy.program_task
-    variables: list[Variable] = [own for variable in _all_of(model) if (own := adopted(variable)) is not None]
-    parts = Mains([strategy]).held_by(variables)
+    parts = Mains([strategy]).held_by(_adopted([*model.variables, *_of_optimizer(model)]))
     over, errors = engine.promise(), list[BaseException]()
 
     def ended(error: BaseException | None) -> None:
@@ -60,6 +74,10 @@ def _take_time(model: keras.Model, strategy: Strategy, path: str) -> None:
         raise errors[0]
 
 
-def _all_of(model: keras.Model) -> list[keras.Variable]:
-    optimizer = model.optimizer if model.compiled else None
-    return [*model.variables, *(optimizer.variables if optimizer is not None else ())]
+def _of_optimizer(model: keras.Model) -> Iterable[keras.Variable]:
+    return () if not model.compiled or model.optimizer is None else model.optimizer.variables
+
+
+def _adopted(variables: Iterable[keras.Variable]) -> list[Variable]:
+    """The variables of strategies that have the values of these."""
+    return [own for variable in variables if (own := adopted(variable)) is not None]

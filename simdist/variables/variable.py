@@ -43,14 +43,7 @@ from simdist.variables.scatter import Scatter
 from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout, PlacementRecord
 
-__all__ = [
-    "OwningStrategy",
-    "Placement",
-    "Variable",
-    "VariableAggregation",
-    "VariableStore",
-    "VariableSynchronization",
-]
+__all__ = ["OwningStrategy", "Placement", "Variable", "VariableAggregation", "VariableStore", "VariableSynchronization"]
 
 
 class OwningStrategy(Scope, Protocol):
@@ -124,6 +117,9 @@ class VariableStore(Protocol):
 
     def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array], /) -> None:
         """Assign to variables, or add to them, at once."""
+
+    def require_present(self, variables: Sequence[Variable], /) -> None:
+        """Raise if one of several variables cannot be changed now."""
 
     def compute(self, variables: Sequence[Variable], /) -> None:
         """Compute the present values of several variables in one go, before they are read one after the other."""

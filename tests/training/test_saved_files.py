@@ -1,0 +1,76 @@
+"""Weights that are loaded while a server is away: all of them, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+from simdist.errors import UnavailableError
+
+X, Y = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
+
+
+def trained(cluster: sd.Cluster) -> Any:
+    """A model of which both servers hold a part, with slots."""
+    with sd.ParameterServerStrategy(cluster).scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(2)])
+        model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.fit(X, Y, batch_size=4, verbose=0)
+    return model
+
+
+def values(model: Any) -> list[Any]:
+    """The values that are still there."""
+    found: list[Any] = []
+    for v in [*model.weights, *model.optimizer.variables]:
+        try:
+            found.append(v.numpy().tolist())
+        except UnavailableError:
+            found.append(None)
+    return found
+
+
+def load(model: Any, path: Path) -> None:
+    model.load_weights(path)
+
+
+def set_ones(model: Any, path: Path) -> None:
+    model.set_weights([np.ones(v.shape) for v in model.weights])
+
+
+@pytest.mark.parametrize("change", [load, set_ones])
+@pytest.mark.parametrize("restart_after", [None, 0.1])
+def test_weights_are_changed_together_or_not_at_all(
+    change: Callable[[Any, Path], None], restart_after: float | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.weights.h5"
+    with sd.Cluster({"worker": 1, "ps": 2}) as cluster:
+        other = trained(cluster)
+        set_ones(other, path)
+        other.save_weights(path)
+        model = trained(cluster)
+        cluster.faults.crash("ps:1", at=cluster.now + 0.5, restart_after=restart_after)
+        sd.sleep(1.0)
+        before = values(model)
+        assert None in before and any(value is not None for value in before)
+        with pytest.raises(UnavailableError, match="ps:1"):
+            change(model, path)
+        assert values(model) == before
+
+
+@pytest.mark.parametrize("change", [load, set_ones])
+def test_weights_are_changed_where_all_servers_are_there(change: Callable[[Any, Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "model.weights.h5"
+    with sd.Cluster({"worker": 1, "ps": 2}) as cluster:
+        model = trained(cluster)
+        set_ones(model, path)
+        model.save_weights(path)
+        model.fit(X, Y, batch_size=4, verbose=0)
+        change(model, path)
+        assert all((weight == 1.0).all() for weight in model.get_weights())
