@@ -135,6 +135,19 @@ def test_a_server_that_is_down_lets_nothing_change(tmp_path: Path) -> None:
     assert float(pair[0]) == -1.0 and kept.state == "changed"
 
 
+def test_a_server_that_does_not_answer_is_named_with_the_second_and_nothing_changes(tmp_path: Path) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    with sd.ParameterServerStrategy(cluster).scope():
+        pair = [variable(1.0), variable(2.0)]
+    path = sd.Checkpoint(pair=pair).save(tmp_path / "ckpt")
+    pair[0].assign(-1.0)
+    cluster.faults.pause("ps:1", at=cluster.now + 0.5, until=cluster.now + 100.0)
+    sd.sleep(2.0)
+    with pytest.raises(UnavailableError, match=r"from chief:0 to ps:1, begun at 2\.\d+ s, within 30 s"):
+        sd.Checkpoint(pair=pair).restore(path)
+    assert float(pair[0]) == -1.0
+
+
 def test_an_error_while_the_disk_reads_changes_nothing(saved: tuple[dict[str, Any], str], monkeypatch: pytest.MonkeyPatch) -> None:
     objects, path = saved
     engine = objects["a"].placement.store.strategy.engine

@@ -104,7 +104,8 @@ class Copy:
         if not self.timed:
             self.timed = True
             why = "they were lost on the way, or a task is paused"
-            error = TimedOutError(f"{self.what} did not come from {leg.source.name} within {CALL_TIMEOUT_S:g} s: {why}.")
+            path = f"from {leg.source.name} to {leg.target.name}, begun at {self.began_s:g} s"
+            error = TimedOutError(f"{self.what} did not come {path}, within {CALL_TIMEOUT_S:g} s: {why}.")
             self.transport.clock.after(max(0.0, self.began_s + CALL_TIMEOUT_S - self.transport.clock.now), self._end, error)
 
     def drop(self) -> None:
