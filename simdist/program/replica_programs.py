@@ -143,13 +143,12 @@ class ReplicaPrograms:
         return programs
 
     def _found(self, programs: list[Program]) -> KnownOperands:
-        """The operands of each replica in each collective; those of replicas that are traced elsewhere are taken to be the same."""
+        """The operands of each replica in each collective; other mains are taken to have replicas with the same ones, in the same order."""
         common = min(len(program.collectives) for program in programs)
         found: KnownOperands = []
         for number in range(common):
             given = [program.collectives[number].operands for program in programs]
-            others = self.num_replicas - len(given)
-            found.append([*given, *[given[0]] * others])
+            found.append([given[(rank - self.first_rank) % len(given)] for rank in range(self.num_replicas)])
         return found
 
     def _require_common_collectives(self, programs: list[Program]) -> None:

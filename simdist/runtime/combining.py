@@ -21,7 +21,7 @@ from simdist.program.collective import SPARSE_SUM, Collective
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.lookups import plain_spread
 from simdist.program.sparse_sums import summed_rows
-from simdist.program.values import BundleType
+from simdist.program.values import Aval, BundleType
 
 __all__ = ["Combination", "Combinations", "disagreement"]
 
@@ -203,9 +203,16 @@ def added_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax.Ar
 
 def disagreement(device: str, collective: Collective, other_device: str, other: Collective, number: int) -> InvalidArgumentError:
     """The error for two replicas whose operands of collective `number` cannot be combined."""
+    one, another = str(collective), str(other)
+    if one == another:  # they gather as much, and expect other lengths of the others
+        one, another = (f"{one} into {_shapes(gathered.outputs)}" for gathered in (collective, other))
     return InvalidArgumentError(
-        f"{device} came to {collective}, but {other_device} to {other}, as collective {number} of their group. {_remedy(collective, other)}"
+        f"{device} came to {one}, but {other_device} to {another}, as collective {number} of their group. {_remedy(collective, other)}"
     )
+
+
+def _shapes(avals: Sequence[Aval]) -> str:
+    return ", ".join(str(list(aval.shape)) for aval in avals[:8]) + ", ..." * (len(avals) > 8)
 
 
 def _remedy(one: Collective, other: Collective) -> str:

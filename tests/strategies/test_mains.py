@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -258,6 +258,33 @@ def test_gather_of_different_lengths_in_a_step_says_where_it_works() -> None:
         launch(lambda: main(in_a_step))
     run = launch(lambda: main(lambda strategy, value: strategy.gather(strategy.run(lambda x: x, args=(value,)), axis=0)))
     assert run.results["worker:0"] == run.results["worker:1"] == [0.0, 0.0, 1.0]
+
+
+def gathered_by_mains(lengths: Sequence[int]) -> list[list[float]]:
+    """What each of two mains with two devices joins, of values that have these lengths and are the ranks of their replicas."""
+
+    def main() -> list[float]:
+        strategy = sd.MultiWorkerMirroredStrategy(devices_per_worker=2)
+        values = strategy.experimental_distribute_values_from_function(
+            lambda context: np.full(lengths[context.replica_id_in_sync_group], context.replica_id_in_sync_group, np.float32)
+        )
+        joined = strategy.run(lambda x: sd.get_replica_context().all_gather(x, axis=0), args=(values,))
+        return np.asarray(strategy.experimental_local_results(joined)[1]).tolist()
+
+    return list(launch(main).results.values())
+
+
+def test_mains_gather_in_a_step_where_their_devices_have_the_same_lengths_in_the_same_order() -> None:
+    assert gathered_by_mains((1, 3, 1, 3)) == [[0, 1, 1, 1, 2, 3, 3, 3]] * 2
+
+
+@pytest.mark.parametrize("lengths", [(1, 3, 3, 1), (1, 3, 1, 2)])
+def test_mains_whose_devices_have_other_lengths_are_told_which(lengths: Sequence[int]) -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"float32\[1\].*but worker:1/gpu:0 to .*use strategy\.gather") as caught:
+        gathered_by_mains(lengths)
+    assert lengths[2] != lengths[0] or "[1], [3], [1], [3], but worker:1/gpu:0 to all_gather of float32[1] into [1], [2]" in str(
+        caught.value
+    )
 
 
 def test_mains_train_without_numbers() -> None:
