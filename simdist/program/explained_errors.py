@@ -2,11 +2,13 @@
 
 A function of a step may be given a text, by which its Python decides, or a dataset, over which it loops. Where it computes with such an
 argument, JAX speaks of functions inside of JAX and of jit. Only an error that names the argument's type is explained; any other stays.
+Where its Python needs a number while it is traced, JAX's error points at the line; a note says what a step can do there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import jax
 import numpy as np
@@ -15,10 +17,14 @@ from simdist.errors import InvalidArgumentError, SimdistError
 from simdist.program.arrays import is_array
 from simdist.program.narrowing import NO_NUMBERS
 
-__all__ = ["explained"]
+__all__ = ["explained", "explaining_tracing"]
 
 FOREIGN = ("jax", "keras")  # whose code refuses the argument
 MOST_SHOWN = 40  # characters of a text
+ADVICE = (
+    "There use jax.numpy or keras.ops in place of numpy and float(), jax.numpy.where or jax.lax.cond in place of if, and jax.debug.print "
+    "in place of print. What Python decides by a number belongs between steps, where variable.numpy() has it."
+)
 
 
 def explained(error: Exception, caller: str, args: Sequence[object], kwargs: Mapping[str, object]) -> InvalidArgumentError | None:
@@ -41,6 +47,17 @@ def explained(error: Exception, caller: str, args: Sequence[object], kwargs: Map
             if _is_no_number(leaf) and _speaks_of(error, leaf):
                 return InvalidArgumentError(f"{caller}: {name}{jax.tree_util.keystr(path)} is {_described(leaf)}")
     return None
+
+
+@contextmanager
+def explaining_tracing(step: str) -> Iterator[None]:
+    """Add a note to JAX's errors about values that are not known while a step is traced."""
+    try:
+        yield
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError, jax.errors.TracerIntegerConversionError) as error:
+        if not any(note.endswith(ADVICE) for note in getattr(error, "__notes__", ())):  # of a step inside of this one
+            error.add_note(f"The Python of the step {step} runs before there are numbers, to be written down. {ADVICE}")
+        raise
 
 
 def _is_foreign(error: Exception) -> bool:

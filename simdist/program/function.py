@@ -24,7 +24,7 @@ from simdist.program.bound_call import BoundCall, bound, bound_for_each, fits, i
 from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
 from simdist.program.eager_programs import eager_program, example_of
-from simdist.program.explained_errors import explained
+from simdist.program.explained_errors import explained, explaining_tracing
 from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
@@ -172,7 +172,8 @@ class StepFunction:
     def _traced(self, traced: Callable[[bool], Program], constants: list[object]) -> Program:
         """What `traced` gives; it is called with True where the Python of the step needs values."""
         if not self.run_eagerly:
-            return traced(False)
+            with explaining_tracing(self.name):
+                return traced(False)
         try:
             return traced(False)
         except (SimdistError, StopIteration):

@@ -73,3 +73,21 @@ def test_an_error_of_the_users_own_stays_though_it_names_a_type() -> None:
 
     with pytest.raises(TypeError, match="no <class 'str'>"):
         sd.MirroredStrategy(devices=2).run(step, args=("train",))
+
+
+NEEDS_NUMBERS = {
+    "if": lambda x: x if x.sum() > 0 else -x,
+    "float": lambda x: jnp.asarray(float(x.sum())),
+    "numpy": lambda x: jnp.asarray(np.sin(x)),
+    "index": lambda x: jnp.asarray([0, 1][x[0].astype(int)]),
+}
+
+
+@pytest.mark.parametrize("name", NEEDS_NUMBERS)
+def test_a_step_whose_python_needs_a_number_is_told_what_to_write(name: str) -> None:
+    strategy = sd.MirroredStrategy(devices=2)
+    step = sd.function(lambda x: strategy.run(NEEDS_NUMBERS[name], args=(x,)))
+    with pytest.raises(TypeError) as caught:
+        step(np.ones(2, np.float32))
+    assert type(caught.value).__module__.startswith("jax")
+    assert sum("jax.numpy.where or jax.lax.cond in place of if" in note for note in caught.value.__notes__) == 1
