@@ -114,6 +114,14 @@ class RemoteValue:
             'value["loss"], or all of them, value.fetch().'
         )
 
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
+        """Refuse: an array of it would be one of an object, which stands for no number.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{self!r} is no array: its number is there when its function has run. Wait for it with fetch().")
+
     def fetch(self) -> Any:
         """The value with numpy arrays (or what the function returned); waits until it is there.
 

@@ -73,7 +73,10 @@ class Optimizer:
 
     def __init__(self, optimizer: KerasOptimizer | GradientTransformation, lazy_rows: bool = False) -> None:
         if not (is_keras_optimizer(optimizer) or isinstance(optimizer, GradientTransformation)):
-            raise TypeError(f"sd.Optimizer takes a Keras optimizer or an Optax transformation; got {type(optimizer).__name__}.")
+            raise TypeError(
+                f"sd.Optimizer takes a Keras optimizer, keras.optimizers.SGD(0.1), or an Optax transformation, optax.sgd(0.1); got "
+                f"{repr(optimizer) if isinstance(optimizer, str) else type(optimizer).__name__}."
+            )
         if is_keras_optimizer(optimizer) and holds_optimizers(optimizer):
             raise InvalidArgumentError(
                 f"{type(optimizer).__name__} has several optimizers, each with slots and a count of its own, and sd.Optimizer takes one. "

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -83,6 +85,14 @@ def test_a_part_that_is_not_there_is_named_at_its_fetch(key: Any, words: str, co
         with pytest.raises(NotFoundError, match=kind):
             missing.fetch()
     coordinator.join()
+
+
+@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray, lambda value: np.mean([value, value])], ids=["numpy", "jax", "mean"])
+def test_a_value_is_no_array_before_it_is_fetched(coordinator: sd.ClusterCoordinator, convert: Callable[[Any], Any]) -> None:
+    value = coordinator.schedule(lambda: 2.0)
+    with pytest.raises(TypeError, match=r"RemoteValue\(closure 0, pending\) is no array.*fetch\(\)"):
+        convert(value)
+    assert float(convert(value.fetch())) == 2.0
 
 
 def test_a_value_is_not_unpacked(coordinator: sd.ClusterCoordinator) -> None:

@@ -236,3 +236,8 @@ def test_the_value_of_a_variable_is_no_variable_of_value_and_grad() -> None:
         v = sd.Variable([1.0, 2.0], name="v")
     with pytest.raises(TypeError, match=r"Expected a variable, and got an array of float32 of shape \(2,\). Give the variable itself"):
         run(strategy, lambda: sd.value_and_grad(lambda: v.value.sum(), [cast(Any, v.value)])())
+
+
+def test_an_optimizer_by_its_name_is_refused_with_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"keras\.optimizers\.SGD\(0\.1\).*got 'sgd'"):
+        sd.Optimizer("sgd")  # type: ignore[arg-type]
