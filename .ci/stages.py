@@ -42,10 +42,11 @@ GROUPS = {
         f"tests/{name}" for name in ("strategies", "properties", "ledger", "program", "collectives", "golden", "notebooks")
     ),
 }
-# Where nothing is compiled yet, XLA takes half of the time of the tests. Without its optimisations it takes a sixth of that. The numbers
-# are the same but for last bits; tests that compare bits of plans, loops and kernels have what users have.
+# Where nothing is compiled yet, XLA takes half of the time of the tests; with these options it takes a third of that. The numbers are
+# the same but for last bits; tests that compare bits of plans, loops and kernels have what users have. (Without any optimisation it
+# takes a twelfth, but then steps have other last bits in a replay than by themselves.)
 COMPILED_AS_FOR_USERS = "tests of bits"
-QUICKLY_COMPILED = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+QUICKLY_COMPILED = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
 HOUSE_RULES = [f"tests/test_{name}.py" for name in ("words", "circles", "layers", "project")]
 # pytest's closing line, between its rows of "=" or, with -q, without them

@@ -74,7 +74,7 @@ def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any) ->
     assert [word.removeprefix("--ignore=") for word in rest.line if word.startswith("--ignore=")] == ["tests/browser", *groups]
 
 
-@pytest.mark.parametrize(("options", "is_quick"), [("--xla_backend_optimization_level=0", True), ("--no_such_option=1", False)])
+@pytest.mark.parametrize(("options", "is_quick"), [("--xla_backend_optimization_level=1", True), ("--no_such_option=1", False)])
 def test_only_tests_of_bits_are_compiled_as_for_users(stages: Any, monkeypatch: pytest.MonkeyPatch, options: str, is_quick: bool) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     monkeypatch.setattr(stages, "QUICKLY_COMPILED", options)
