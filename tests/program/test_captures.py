@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import simdist as sd
-from simdist.errors import InvalidArgumentError
+from simdist.errors import ConstantReadWarning, InvalidArgumentError
 
 X = np.random.default_rng(0).random((6, 4)).astype(np.float32)
 
@@ -59,7 +59,8 @@ def test_a_function_that_is_called_twice_in_a_step_sees_what_was_assigned_betwee
 def test_a_function_that_was_called_outside_of_steps_reads_the_variable_in_them() -> None:
     strategy = sd.OneDeviceStrategy()
     holder = Holder(strategy)
-    assert float(holder.jitted(np.float32(1.0))) == 2.0
+    with pytest.warns(ConstantReadWarning, match="outside of every step"):
+        assert float(holder.jitted(np.float32(1.0))) == 2.0
     step = sd.function(holder.jitted)
     first = float(strategy.run(step, args=(np.float32(1.0),)))
     holder.w.assign(10.0)

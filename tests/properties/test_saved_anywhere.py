@@ -2,8 +2,8 @@
 
 A training is drawn: a strategy, a model, an optimizer, the moment of the save, and a strategy for the rest. Where the rest runs on as many
 replicas, all bits are those of the training that was not interrupted: weights, slots, metrics, counters, random numbers, and the rows that
-come next. That also holds for other numbers of servers and of shards. On another number of replicas sums are added in another order, so
-the numbers are the same but for rounding.
+come next. That also holds for other numbers of servers and of shards, where the optimizer takes no root. On another number of replicas sums
+are added in another order, so the numbers are the same but for rounding.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ SYNCHRONOUS = [name for names in FAMILIES[:-1] for name in names]
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "adam": lambda: keras.optimizers.Adam(0.05),
     "momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+    # RMSprop takes a reciprocal root, which XLA rounds otherwise in shards of other lengths: on some processors, or versions of JAX.
     "schedule": lambda: keras.optimizers.RMSprop(keras.optimizers.schedules.ExponentialDecay(0.05, 2, 0.5)),
     "optax": lambda: optax.adam(0.05),
 }
@@ -182,7 +183,7 @@ def test_going_on_in_a_new_cluster_is_never_having_stopped(number: int, tmp_path
         status.assert_consumed()
     else:
         status.expect_partial()  # there were no slots yet
-    if any({kind.strategy, new} <= set(names) for names in FAMILIES):
+    if kind.strategy == new or (kind.optimizer != "schedule" and any({kind.strategy, new} <= set(names) for names in FAMILIES)):
         assert bits(found) == bits(expected), (kind, new, before)
     else:
         for name in (name for name in found if not name.startswith("replica_values/")):  # one for each replica, of other numbers

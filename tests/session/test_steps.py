@@ -64,7 +64,7 @@ def test_looks_and_gathers_of_mains_that_fit_are_no_steps() -> None:
     session.advance()
     assert session.steps == logged(session) == 2 * EPOCHS * STEPS
     assert len(session.progress_s) == EPOCHS * STEPS
-    for part, repeated in ((0.15, 1), (0.35, 4)):
+    for part, repeated in ((0.12, 1), (0.35, 4)):
         broken = session.fork(part * session.now)
         command = broken.inject({"kind": "crash", "task": "worker:1", "restart_after": 0.0005})
         assert command is not None
