@@ -83,7 +83,7 @@ def test_evaluate_and_predict_agree_with_plain_keras() -> None:
     plain = compiled(plain_keras, "sgd")
     plain.set_weights(model.get_weights())
     assert model.evaluate(X, Y, verbose=0) == pytest.approx(plain.evaluate(X, Y, verbose=0), rel=1e-6)
-    assert model.predict(X[:5]) == pytest.approx(plain.predict(X[:5], verbose=0), rel=1e-6)
+    assert model.predict(X[:5]) == pytest.approx(plain.predict(X[:5], verbose=0), rel=1e-5)
 
 
 def test_weights_that_were_just_set_can_be_used_at_once() -> None:
