@@ -102,19 +102,26 @@ PROGRAMS: dict[str, Callable[[], Run]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_no_object_of_a_step_waits_for_the_collector(name: str) -> None:
-    run = PROGRAMS[name]()
-    run(WARM_UP)
-    gc.collect()
+def left_by(run: Run) -> Counter[str]:
+    """What only the collector frees after so many steps, by type."""
+    while gc.collect():  # the first pass ends greenlets and empties JAX's caches by weak reference, and so leaves more to free
+        pass
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         run(STEPS)
         gc.collect()
-        found = Counter(type(one).__qualname__ for one in gc.garbage)
+        return Counter(type(one).__qualname__ for one in gc.garbage)
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-    assert sum(found.values()) < STEPS, found  # what begins and ends with a call of `run` is not counted
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_object_of_a_step_waits_for_the_collector(name: str) -> None:
+    run = PROGRAMS[name]()
+    run(WARM_UP)
+    # The steps leave the same each time; what earlier tests left in a cache of JAX that lets it go meanwhile is found once.
+    found = min((left_by(run) for _ in range(2)), key=Counter.total)
+    assert found.total() < STEPS, found  # what begins and ends with a call of `run` is not counted
