@@ -25,6 +25,7 @@ from simdist.ledger.levels import Stretch
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import RegisterFile
 from simdist.ledger.stack_lanes import Column, Holder, Lane, LaneStack, Numbers, cut_apart, gathered, put_together
+from simdist.ledger.summed_calls import summed_calls, summing_kernel
 from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel, compiler_options
 from simdist.program.step_iterator import ColumnTable
@@ -35,6 +36,8 @@ LaneFunction = Callable[[Sequence[jax.Array], Sequence[jax.Array]], Sequence[jax
 """A kernel, from the columns of a table and what else goes into one lane."""
 BatchedFunction = Callable[[Sequence[Array], Sequence[Array]], Sequence[jax.Array]]
 """The same for all lanes: the columns of the table as they are, of all else an array [lanes, ...]."""
+Given = tuple[list[Column], list[Arrays]]
+"""For each bundle that a kernel reads, the numbers of all entries; for each entry, what it was fed."""
 
 # Tables with more bytes than this stay on the host, and only the rows of a batch are sent to the device.
 TABLE_BYTES = 1 << 30
@@ -59,15 +62,25 @@ class Batches:
             pending: the queue, which those that are done leave, also where an error ends this early.
             noted: asks for a stop at the end of a call, as soon as there is something in it.
         """
-        stretch = Stretch(entries, pending.files)
+        stretch, summed = Stretch(entries, pending.files), self.summed(pending, len(entries), branches)
         try:
             for level, calls in enumerate(stretch.levels):
-                for code, indices in calls.items():
+                for code, of_level in calls.items():
                     if noted:
                         return
-                    branch = branches[code]
+                    indices = [index for index in of_level if not stretch.done[index]] if summed else of_level
+                    if not indices:
+                        continue
+                    branch, sums = branches[code], summed.get(indices[0], {}) if len(indices) == 1 else {}
                     read = [stretch.read(indices, position) for position in range(len(branch.site.reads))]
-                    made = self._call(branch, (read, [entries[index][4] for index in indices]))
+                    given = read, [entries[index][4] for index in indices]
+                    if not sums:
+                        stretch.put(indices, self._call(branch, given))
+                        continue
+                    made = self._alone(branch, summing_kernel(entries, branches, indices[0], sums), given)
+                    for position, adder in sums.items():
+                        stretch.put([adder], [made[position]])
+                        made[position] = ()
                     stretch.put(indices, made)
                 stretch.forget(level)
         finally:
@@ -77,7 +90,11 @@ class Batches:
             else:
                 pending.put_loose(stretch.done, stretch.results())
 
-    def _call(self, branch: Branch, given: tuple[list[Column], list[Arrays]]) -> Sequence[Holder]:
+    def summed(self, pending: Pending, count: int, branches: Sequence[Branch]) -> dict[int, dict[int, int]]:
+        """The calls among the first entries that add up their stacks themselves: by their numbers (`summed_calls`)."""
+        return summed_calls(pending.entries, count, branches, pending.files)
+
+    def _call(self, branch: Branch, given: Given) -> Sequence[Holder]:
         """For each bundle that the kernel writes, what holds the numbers of all entries.
 
         Args:
@@ -86,8 +103,7 @@ class Batches:
         """
         kernel, (read, fed) = branch.site.kernel, given
         if len(fed) == 1 or not any(kernel.used):  # or there is nothing to stack: all lanes are equal
-            first = Column([column.holders[0] for column in read], [column.lanes[0] for column in read])
-            return branch.site.split(self._alone(branch, list(chain.from_iterable(first.apart())), fed[0]))
+            return self._alone(branch, kernel, given)
         columns = self._columns(branch)
         key = (kernel, len(kernel.in_avals) - len(branch.site.fed) if columns else 0)
         batched = self._batched.get(key)
@@ -96,17 +112,19 @@ class Batches:
         results = batched(columns, self._inputs(branch, read, fed, bool(columns)))
         return [LaneStack(part, self) for part in branch.site.split(tuple(results))]
 
-    def _alone(self, branch: Branch, arrays: list[Array], fed: Arrays) -> Arrays:
-        """The results of an entry that is alone in its batch; where its rows are many, as those of all replicas, the device finds them."""
-        kernel, table = branch.site.kernel, branch.table
+    def _alone(self, branch: Branch, kernel: Kernel, given: Given) -> list[Holder]:
+        """The results of the first entry by itself; where its rows are many, as those of all replicas, the device finds them."""
+        (read, fed), table = given, branch.table
+        first = Column([column.holders[0] for column in read], [column.lanes[0] for column in read])
+        arrays = list(chain.from_iterable(first.apart()))
         columns = self._columns(branch) if self.finds_rows else ()
         if not columns or table is None:
-            return self.single(kernel, [*arrays, *branch.arguments(fed)])
+            return list[Holder](branch.site.split(self.single(kernel, [*arrays, *branch.arguments(fed[0])])))
         by_row = self._by_row.get(kernel)
         if by_row is None:
             by_row = self._by_row[kernel] = jax.jit(_lane_function(kernel, len(arrays)), compiler_options=compiler_options())
         used = (*kernel.used[: len(arrays)], True, *kernel.used[len(arrays) + len(table.columns) :])
-        return tuple(by_row(columns, list(compress([*arrays, *fed], used))))
+        return list[Holder](branch.site.split(tuple(by_row(columns, list(compress([*arrays, *fed[0]], used))))))
 
     def _inputs(self, branch: Branch, read: list[Column], fed: list[Arrays], by_row: bool) -> list[Array]:
         """Of all that the kernel uses one array [lanes, ...]; the numbers of its rows stand for the columns of a table."""

@@ -70,6 +70,7 @@ class Computing:
         with self._alone():
             self.plans.land()
             needed = needed_for(pending.entries, registers)
+            self.plans.add_sums(needed)
             if pending.has_tables:
                 needed = everything_before(needed)  # what still reads a table is computed before the table changes
             self._compute(pending.bring_forward(needed))

@@ -98,6 +98,12 @@ class ComputePlans:
         else:
             self._loop(entries, noted)
 
+    def add_sums(self, needed: list[bool]) -> None:
+        """Add to the entries of the queue that are needed now what can be computed together with them."""
+        for call, sums in self.batches.summed(self.pending, len(needed), self.branches).items() if self.numerics in BATCHED else ():
+            for adder in sums.values():
+                needed[adder] |= needed[call]
+
     def long_bytes(self, entries: Iterable[Entry]) -> int:
         """How many bytes the long ones of these entries read: they are better begun beside the schedule than kept for a scan or a batch."""
         return sum(map(self._long_bytes_of, [entry[1] for entry in entries])) if self.numerics in BEGUN_EARLY else 0

@@ -19,6 +19,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DType
 from simdist.program.collective import SPARSE_SUM, Collective
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
+from simdist.program.lane_sums import adds_lanes
 from simdist.program.lookups import plain_spread
 from simdist.program.sparse_sums import summed_rows
 from simdist.program.values import Aval, BundleType
@@ -91,6 +92,7 @@ def _sum_of_stack(collective: Collective, schedule: Schedule | None, stack: Bund
         return [_scaled(total, scale) for total in added_stacks(schedule, arrays)]
 
     kernel = _kernel("stack", collective, schedule, stack, scale, run)
+    adds_lanes(kernel, scale)
     return Combination(schedule, kernel, (stack,), (kernel.out_avals,), True)
 
 

@@ -204,7 +204,7 @@ def trained(numerics: str, map_rows: bool = False, finds_rows: bool = True) -> t
 @pytest.mark.parametrize("map_rows", [False, True])
 def test_rows_are_gathered_from_the_columns_on_the_device(map_rows: bool) -> None:
     found, batches = trained("vmap", map_rows)
-    np.testing.assert_allclose(found, trained("eager", map_rows)[0], rtol=1e-5)
+    np.testing.assert_allclose(found, trained("eager", map_rows)[0], rtol=1e-4)
     assert len(batches._tables) == 1
 
 
@@ -217,5 +217,5 @@ def test_rows_of_all_replicas_are_gathered_by_numpy_where_the_host_computes() ->
 def test_large_table_stays_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched, "TABLE_BYTES", 10)
     found, batches = trained("vmap")
-    np.testing.assert_allclose(found, trained("eager")[0], rtol=1e-5)
+    np.testing.assert_allclose(found, trained("eager")[0], rtol=1e-4)
     assert batches._tables == {}
