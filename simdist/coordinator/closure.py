@@ -23,7 +23,7 @@ from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.explained_errors import explained
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
-from simdist.runtime.work import LinkedStep, RunningClosure, StepCall, Worker, running_closure
+from simdist.runtime.work import Drawn, LinkedStep, RunningClosure, StepCall, Worker, running_closure
 from simdist.runtime.worker_replicas import LinkedReplicas, ReplicaCalls
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.server_input import making_dataset
@@ -42,7 +42,7 @@ class Closure:
 
     `key` is equal for calls of the same step with the same arguments, of one strategy; None where that is not known. `resuming` are the
     arguments whose positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure;
-    `handed_out` are the batches that it takes by number; `begun` is the worker that was sent it last.
+    `handed_out` are the batches that it takes by number; `begun` is the worker that was sent it last; `drawn` as of `WorkerStep`.
     """
 
     strategy: ParameterServerStrategy
@@ -58,6 +58,7 @@ class Closure:
     resuming: tuple[PerWorkerIterator, ...] = ()
     handed_out: tuple[NumberedBatches, ...] = ()
     taken: dict[str, list[Taken]] = field(default_factory=dict[str, list["Taken"]])
+    drawn: dict[int, Drawn] = field(default_factory=dict[int, Drawn])
 
     def may_be_tried_again(self) -> bool:
         """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""

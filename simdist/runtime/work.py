@@ -22,6 +22,7 @@ from simdist.runtime.worker_replicas import LinkedReplicas, ReplicaCalls
 from simdist.trace import Trace
 
 __all__ = [
+    "Drawn",
     "Handle",
     "LaunchedRun",
     "LinkedStep",
@@ -39,6 +40,8 @@ Returned: TypeAlias = Any
 """What code of users has returned: anything."""
 
 
+Drawn: TypeAlias = tuple[str, int]
+"""What the random numbers of a step follow from: the worker that took it first, and how many of its steps had drawn some before."""
 StepCall: TypeAlias = BoundCall | ReplicaCalls
 """The arguments of a step: of the only replica of a worker, or of all its replicas."""
 LinkedStep: TypeAlias = LinkedProgram | LinkedReplicas
@@ -73,9 +76,11 @@ class WorkerStep(Protocol):
 
     Attributes:
         repeat: how often it is taken.
+        drawn: what the random numbers of each of these steps, from 1 on, have followed from when it was first taken.
     """
 
     repeat: int
+    drawn: dict[int, Drawn]
 
     def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
         """The arguments and the program, where they are known from before and fit. An engine may ask, to spare the worker; no code of

@@ -15,7 +15,7 @@ from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.served import Served
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import Returned, Worker, WorkerStep
+from simdist.runtime.work import Drawn, Returned, Worker, WorkerStep
 from simdist.simulation.fiber import Gate
 from simdist.trace.records import NO_CAUSE
 
@@ -107,6 +107,22 @@ class ClosureCall:
             server.commit(update, priced.sites[update.number], operands, now, now, (chief.name, chief.steps, now), None)
         for listener in self.world.closure_completed:
             listener()
+
+    def draw(self) -> Drawn:
+        """What the random numbers of the step that runs now follow from; the worker that runs it first counts it."""
+        assert self.work is not None
+        drawn = self.work.drawn
+        if self.step not in drawn:
+            drawn[self.step] = self.task.name, self.task.draws
+            self.task.draws += 1
+        return drawn[self.step]
+
+    def not_drawn(self) -> None:
+        """The step that runs now has failed, and is no draw of its worker."""
+        assert self.work is not None
+        if self.work.drawn.get(self.step) == (self.task.name, self.task.draws - 1):
+            del self.work.drawn[self.step]
+            self.task.draws -= 1
 
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
         """Add an update that travels with the reply."""

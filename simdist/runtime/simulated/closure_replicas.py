@@ -114,7 +114,7 @@ class ClosureReplicas:
         for runtime in self.runtimes:
             runtime.keep_counted()
         self.task.processor.last = max(processor.last for processor in self.processors)
-        next((runtime for runtime in self.runtimes if runtime.has_drawn), self.runtimes[0]).count_step()
+        self.runtimes[0].count_step()
         if self.over:
             return  # a fault that waits for this step has ended the task
         self.results = tuple([step.result for step in self.steps])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from simdist.errors import TimedOutError
 from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.interpreter import OVER, Step
@@ -118,6 +119,8 @@ class ClosureSteps:
         """A step has ended: whether another one follows at once; otherwise its results are those of the closure."""
         self.left -= 1
         if error is not None:
+            if not isinstance(error, TimedOutError):  # after which the closure is run again
+                self.closure.not_drawn()
             return False
         if self.left and self.work.still_fits(self.linked, self.call):
             self.closure.step += 1

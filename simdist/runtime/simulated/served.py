@@ -14,6 +14,7 @@ from simdist.runtime.simulated.remembered import Remembered
 from simdist.runtime.simulated.rounds import Committer, RoundServer
 from simdist.runtime.simulated.server_recovery import ServerRecovery
 from simdist.runtime.simulated.task import Task
+from simdist.runtime.work import Drawn
 
 __all__ = ["Errand", "Served"]
 
@@ -39,6 +40,10 @@ class Errand(Protocol):
     def served(self) -> Served: ...
     @property
     def rounds(self) -> dict[str, RoundServer] | None: ...
+    def draw(self) -> Drawn:
+        """What the random numbers of the step that runs now follow from: in a closure that is run again, what they followed from first."""
+        ...
+
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
         """Add an update of the chief's variables: it travels with the reply, and counts only if the closure completes."""
         ...

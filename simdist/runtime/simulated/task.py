@@ -75,7 +75,8 @@ class Task:
         processors: all of them, by place.
         steps: steps of all its incarnations.
         broken_steps: those that it has begun, and that did not end because another task had died.
-        draws: those of them that drew random numbers: each of these has a number of its own, whatever was evaluated in between.
+        draws: those of them that drew random numbers: each of these has a number of its own, whatever was evaluated in between. A closure
+            that is run again keeps its numbers, and no worker counts it once more.
         updates: of variables that it holds, by all its incarnations.
         slowness: factor on the time of everything that it computes.
         restart_plan: what is to start it again; another one takes its place; None: nothing.

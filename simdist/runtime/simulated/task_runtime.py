@@ -77,7 +77,7 @@ class SimulatedTask:
         self._call: Call | None = None
         self._began_s = 0.0
         self._pushes = 0  # of this step
-        self._draws = False  # whether this step has drawn random numbers
+        self._draws = False  # whether this step has drawn random numbers that its task counts when it is over
         self._versions_read: dict[int, int] = {}  # by group: what this step has read last
 
     def _is_late(self, function: Callable[[Argument], None], argument: Argument) -> bool:
@@ -117,6 +117,8 @@ class SimulatedTask:
             ) from None
 
     def random_key(self, salt: int) -> Array:
+        if self.errand is not None:
+            return step_key(self.world.seed, *self.errand.draw(), salt)
         self._draws = True
         return step_key(self.world.seed, self.task.name, self.task.draws, salt)
 

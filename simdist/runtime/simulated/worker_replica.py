@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 
 from simdist.ledger.entry import Site
 from simdist.ledger.replica_lanes import ReplicaLanes
+from simdist.program.arrays import Array
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.values import Bundle
+from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, OperationResult
 from simdist.runtime.joint_rows import own_rows
 from simdist.runtime.linked import Apply, ApplyAll, ReadGroups, ReadWithRows
@@ -60,6 +62,9 @@ class WorkerReplica(TakesPart):
         self._sends: tuple[ApplyAll, Sequence[Bundle | RowOperands]] | None = None
         self._counted: list[tuple[Apply, Bundle]] = []
         all_replicas.append(self)
+
+    def random_key(self, salt: int) -> Array:
+        return step_key(self.world.seed, *self.once.errand.draw(), salt, "replica", self.rank)
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -193,11 +198,6 @@ class WorkerReplica(TakesPart):
         self._counted = []
 
     # -- the end of the step --------------------------------------------------------------------------------------
-
-    @property
-    def has_drawn(self) -> bool:
-        """Whether it has drawn random numbers in this step."""
-        return self._draws
 
     def step_done(self) -> None:
         """It is over for all replicas, or for none."""

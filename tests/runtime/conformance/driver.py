@@ -27,7 +27,7 @@ from simdist.runtime.linking import link
 from simdist.runtime.replicas import CollectivePlan, Member
 from simdist.runtime.store import Store
 from simdist.runtime.updating import prepare
-from simdist.runtime.work import Handle, StepResult, Worker, WorkerPool
+from simdist.runtime.work import Drawn, Handle, StepResult, Worker, WorkerPool
 from simdist.variables.state import Cell, task_of
 from simdist.variables.variable import Placement
 
@@ -122,6 +122,7 @@ class WorkerStep:
         self.function = StepFunction(function)
         self.args = args
         self.repeat = repeat
+        self.drawn: dict[int, Drawn] = {}
         self.known: tuple[BoundCall, LinkedProgram] | None = None
         self.fitting: bool | None = None
         self.done: list[str] = []
