@@ -20,7 +20,7 @@ from simdist.data.iterator import DatasetIterator
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from simdist.input import DistributedIterator, InputContext
 from simdist.program.bound_call import BoundCall, fits_at_once
-from simdist.program.explained_errors import explained
+from simdist.program.explained_errors import explained, require_of_dataset
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
 from simdist.runtime.work import Drawn, LinkedStep, RunningClosure, StepCall, Worker, running_closure
@@ -97,6 +97,7 @@ class Closure:
             try:
                 return self.fn(*args, **kwargs)
             except StopIteration as error:  # whoever waits for the closure is no loop over its dataset
+                require_of_dataset(error, name_of_function(self.fn, "closure"))
                 raise self._has_run_out(worker) from error
             except (TypeError, ValueError) as error:
                 if (clearer := explained(error, name_of_function(self.fn, "closure"), args, kwargs)) is None:

@@ -17,7 +17,7 @@ from simdist.errors import InvalidArgumentError, SimdistError
 from simdist.program.arrays import is_array
 from simdist.program.narrowing import NO_NUMBERS
 
-__all__ = ["explained", "explaining_tracing"]
+__all__ = ["explained", "explaining_tracing", "require_of_dataset"]
 
 FOREIGN = ("jax", "keras")  # whose code refuses the argument
 MOST_SHOWN = 40  # characters of a text
@@ -40,13 +40,30 @@ def explained(error: Exception, caller: str, args: Sequence[object], kwargs: Map
         >>> explained(ValueError("mine"), "strategy.run", ("a",), {}) is None
         True
     """
-    if isinstance(error, SimdistError) or not isinstance(error, (TypeError, ValueError)) or not _is_foreign(error):
+    if isinstance(error, SimdistError) or not isinstance(error, (TypeError, ValueError)) or _raised_in(error) not in FOREIGN:
         return None
     for name, given in (("args", list(args)), ("kwargs", dict(kwargs))):
         for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]:
             if _is_no_number(leaf) and _speaks_of(error, leaf):
                 return InvalidArgumentError(f"{caller}: {name}{jax.tree_util.keystr(path)} is {_described(leaf)}")
     return None
+
+
+def require_of_dataset(error: StopIteration, caller: str) -> None:
+    """Let a `StopIteration` pass that an iterator of a dataset has raised: only of that one it says that the dataset has run out.
+
+    Args:
+        error: what the function of a step or of a closure has raised.
+        caller: the function, as the beginning of a sentence.
+
+    Raises:
+        InvalidArgumentError: it comes from anything else.
+    """
+    if _raised_in(error) != __name__.split(".")[0]:
+        raise InvalidArgumentError(
+            f"{caller} raised {error!r}, which is not the end of a dataset: a next() in it, of an iterator of your own, has found nothing "
+            "more. Give next() a value to return then, or catch the StopIteration in the function."
+        ) from error
 
 
 @contextmanager
@@ -60,12 +77,12 @@ def explaining_tracing(step: str) -> Iterator[None]:
         raise
 
 
-def _is_foreign(error: Exception) -> bool:
-    """Whether JAX or Keras have raised the error."""
+def _raised_in(error: Exception) -> str:
+    """The package whose code has raised the error."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    return last is not None and str(last.tb_frame.f_globals.get("__name__")).split(".")[0] in FOREIGN
+    return "" if last is None else str(last.tb_frame.f_globals.get("__name__")).split(".")[0]
 
 
 def _is_no_number(leaf: object) -> bool:

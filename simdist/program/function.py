@@ -24,7 +24,7 @@ from simdist.program.bound_call import BoundCall, bound, bound_for_each, fits, i
 from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
 from simdist.program.eager_programs import eager_program, example_of
-from simdist.program.explained_errors import explained, explaining_tracing
+from simdist.program.explained_errors import explained, explaining_tracing, require_of_dataset
 from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
@@ -221,6 +221,9 @@ class StepFunction:
         args, kwargs = jax.tree_util.tree_unflatten(call.structure, leaves)
         try:
             result = self.fn(*args, **kwargs)
+        except StopIteration as error:
+            require_of_dataset(error, self.name)
+            raise
         except (TypeError, ValueError) as error:
             if (clearer := explained(error, self.name, args, kwargs)) is None:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import simdist as sd
 from simdist.coordinator.closure import MAX_TIME_OUTS, Closure
 from simdist.coordinator.remote_value import Result
-from simdist.errors import OutOfRangeError
+from simdist.errors import InvalidArgumentError, OutOfRangeError
 from simdist.program.function import StepFunction
 from simdist.runtime.work import running_closure
 
@@ -93,6 +94,19 @@ def test_a_dataset_that_has_run_out_in_a_plain_function_is_the_same_error(strate
     assert closure.run(worker) == 1
     with pytest.raises(OutOfRangeError, match=r"The dataset of worker:1 has run out"):
         closure.run(worker)
+    assert running_closure.get() is None
+
+
+@pytest.mark.parametrize("is_step", [False, True])
+def test_a_closure_whose_own_iterator_has_ended_is_not_told_of_its_dataset(strategy: sd.ParameterServerStrategy, is_step: bool) -> None:
+    def first_of_none(iterator: Any) -> Any:
+        return next(iterator).sum() + next(iter([]))
+
+    dataset = iter(sd.ClusterCoordinator(strategy).create_per_worker_dataset(lambda: sd.Dataset.range(2).batch(2)))
+    closure, worker = closure_of(strategy, sd.function(first_of_none) if is_step else first_of_none, dataset), Worker("worker:1")
+    with pytest.raises(InvalidArgumentError, match=r"first_of_none raised StopIteration\(\), which is not the end of a dataset") as raised:
+        closure.link(worker, closure.bind(worker)) if is_step else closure.run(worker)
+    assert isinstance(raised.value.__cause__, StopIteration)
     assert running_closure.get() is None
 
 
