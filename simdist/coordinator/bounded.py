@@ -105,6 +105,16 @@ class BoundedStaleness:
         """A worker that works for a round that is complete without it; None if there is none."""
         return next((worker for worker, clock in self.working.items() if clock < self.open_round), None)
 
+    def round_of(self, closure: int, runs_on: str | None) -> int | None:
+        """The open round that a closure counts for, which has completed or runs on a worker; None of one whose round is complete."""
+        if runs_on in self.working:
+            return self.working[runs_on]
+        return next((clock for clock, added in self.contributions.items() if any(one.closure == closure for one in added)), None)
+
+    def holds_up(self, worker: str, clock: int) -> bool:
+        """Whether a round cannot be complete before this worker has ended what it does now."""
+        return not self.backup_workers and worker in self.working and self.working[worker] <= clock
+
     def completed(self, worker: str, ticket: int, closure: int) -> None:
         """A worker has completed its closure, for a round that is open."""
         contribution = Contribution(self.ranks[worker], ticket, closure)

@@ -18,6 +18,7 @@ from simdist.arguments import flag, require_arguments
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.closure import Closure, new_closure
 from simdist.coordinator.closure_states import ClosureAction
+from simdist.coordinator.endings import Endings
 from simdist.coordinator.leftovers import Leftovers
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
@@ -33,7 +34,7 @@ from simdist.coordinator.waits import Waits
 from simdist.coordinator.watchdog import Watchdog
 from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
-from simdist.errors import InvalidArgumentError, TimedOutError, UnavailableError
+from simdist.errors import InvalidArgumentError, TimedOutError
 from simdist.program.function import StepFunction
 from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.work import Handle
@@ -117,11 +118,11 @@ class ClusterCoordinator:
         self._scheduling = Waits(engine)  # until the queue has room
         self._polling = Polling()
         self._queue_length = QueueLength(engine)
-        self._process = engine.process(engine.chief)
         self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
         self._rounds: RoundClosures | None = None
         if isinstance(synchronization, BoundedStaleness):
             self._rounds = RoundClosures(synchronization, self.queue, self._workers, self._carry_out, self._rounds_ended)
+        self._endings = Endings(strategy, engine.process(engine.chief), self.queue)
         unended = ChainMap(self.closures, {} if self._rounds is None else self._rounds.waiting)
         self.leftovers = Leftovers(self.queue, unended, self._carry_out, self.join, self._require_usable)
         self._workforce = Workforce(strategy, self._workers, self.queue, options, self._carry_out)
@@ -178,7 +179,7 @@ class ClusterCoordinator:
                 self.schedule_steps(fn, args, kwargs, 1)
             repeat = 1
         self._wait_for_room()
-        number, result = self.scheduled, Result(self.engine, self.scheduled, self._require_chief)
+        number, result = self.scheduled, Result(self.engine, self.scheduled, self._endings.require_end)
         self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
         self.scheduled += 1
         self._watchdog.scheduled()
@@ -207,7 +208,7 @@ class ClusterCoordinator:
         """Whether nothing is pending; raises the first error of a closure, once. No virtual time passes: a loop needs `sd.sleep`."""
         self._raise_stored()
         if self.pending:
-            self._require_chief("done was called")
+            self._endings.require_chief("done was called")
             self._polling.found(self.engine.now, self.pending)
         return self.pending == 0
 
@@ -294,15 +295,7 @@ class ClusterCoordinator:
         """Refuse what cannot succeed any more: the queue was in the memory of the chief."""
         self.engine.require_usable(what)
         require_outside_of_closures(self.strategy, what)
-        self._require_chief(what)
-
-    def _require_chief(self, what: str) -> None:
-        """Refuse to wait for closures that nobody gives to workers any more."""
-        if not self._process.alive:
-            raise UnavailableError(
-                f"{what}, but {self.engine.chief}, which held this coordinator and its closures, has crashed. Start again on a new "
-                "cluster: cluster.fresh()."
-            )
+        self._endings.require_chief(what)
 
     # -- facts and decisions --------------------------------------------------------------------------------------
 

@@ -24,13 +24,13 @@ class Result:
     Args:
         engine: computes the arrays.
         number: of the closure.
-        require_end: raises if it cannot end any more; it is given what was called.
+        require_end: raises if it cannot end, as far as the caller may wait for that; it is given the number.
 
     Attributes:
         ended: is called when the closure has ended.
     """
 
-    def __init__(self, engine: Engine, number: int, require_end: Callable[[str], None] = lambda what: None) -> None:
+    def __init__(self, engine: Engine, number: int, require_end: Callable[[int], None] = lambda number: None) -> None:
         self.engine = engine
         self.number = number
         self.require_end = require_end
@@ -57,7 +57,7 @@ class Result:
     def wait(self) -> None:
         """Block until the closure has ended; raise its error if it has one."""
         if not self.ready.is_open:
-            self.require_end(f"The value of closure {self.number} was asked for")
+            self.require_end(self.number)
             self.ready.wait(f"closure {self.number}")
         if self.error is not None:
             raise self.error
@@ -127,6 +127,7 @@ class RemoteValue:
 
         Raises:
             CancelledError: the closure was dropped because another one failed.
+            FailedPreconditionError: it is called in this closure itself, or in one without which the closure's round cannot be complete.
             NotFoundError: the function has returned something without this part.
             Exception: the closure's own error, at each call.
         """
