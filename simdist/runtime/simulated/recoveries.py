@@ -50,8 +50,8 @@ def present_versions(world: World, groups: Sequence[int]) -> list[Bundle]:
             recovery = world.recoveries.get(task)
             if recovery is not None and not (recovery.is_serving or recovery.is_lost):
                 raise UnavailableError(
-                    f"{task} has crashed, and does not have its variables back yet. Look again when it has: after coordinator.join(), or a "
-                    "sleep (sd.sleep)."
+                    f"{task} has crashed, and does not have its variables back yet; to read or assign one takes no time in which they "
+                    "could come. Let time pass and look again: sd.sleep(seconds), or schedule a step that uses them, and join."
                 ) from None
         raise
 

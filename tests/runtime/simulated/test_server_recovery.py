@@ -274,7 +274,8 @@ def test_a_change_is_confirmed_when_the_copy_has_it_or_there_is_none() -> None:
     assert events[2:] == ["fourth undone", "third undone"]
 
 
-def test_a_look_while_a_server_gets_its_variables_back_says_that_they_are_on_their_way() -> None:
+@pytest.mark.parametrize("advice", ["sleep", "schedule"])
+def test_a_look_while_a_server_gets_its_variables_back_says_what_brings_them(advice: str) -> None:
     cluster = sd.Cluster({"worker": 1, "ps": 2})
     strategy = sd.ParameterServerStrategy(cluster, recovery="replica")
     with strategy.scope():
@@ -285,10 +286,17 @@ def test_a_look_while_a_server_gets_its_variables_back_says_that_they_are_on_the
     cluster.faults.crash("ps:0", at=cluster.now, restart_after=0.5)
     sd.sleep(0.1, cluster)
     for look in (first.numpy, lambda: first.assign(5.0)):
-        with pytest.raises(UnavailableError, match="ps:0 has crashed, and does not have its variables back yet"):
+        with pytest.raises(UnavailableError, match=f"ps:0 has crashed, and does not have its variables back yet;.*{advice}"):
             look()
     assert float(second.numpy()) == 3.0
-    sd.sleep(1.0, cluster)
+    coordinator.join()  # brings nothing: no closure waits
+    with pytest.raises(UnavailableError, match="ps:0 has crashed"):
+        first.numpy()
+    if advice == "sleep":
+        sd.sleep(1.0, cluster)
+    else:
+        coordinator.schedule(sd.function(lambda: first.value))
+        coordinator.join()
     assert float(first.numpy()) == 2.0
 
 
