@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+import simdist as sd
+import simdist_widgets as sw
 from session_programs import CRASH, session_of
 from simdist_widgets.lab_table import as_text, line_of
 
@@ -22,4 +28,23 @@ def test_lines_say_what_was_done_and_where_the_session_stands() -> None:
         "recover command=0                               paused      0.000500 s  0",
         "    fault  crash",
         "    cost  1 s",
+    ]
+
+
+def test_a_program_that_fails_is_shown_with_its_error_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(cluster: Any) -> None:
+        sd.sleep(3.0, cluster)
+        raise ValueError("3 is not 4\nbut less")
+
+    lab = sw.Lab(program, sd.Cluster({"worker": 2}))
+    lab.script([{"verb": verb, **more} for verb, more in (("advance", {}), ("advance", {}), ("seek", {"t_s": 1.0}), ("advance", {}))])
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "advance                    failed      3.000000 s  0",
+        "    ValueError: 3 is not 4",
+        "    but less",
+        "advance                    failed      3.000000 s  0",
+        "seek t_s=1.0               paused      1.000000 s  0",
+        "advance                    failed      3.000000 s  0",
+        "    ValueError: 3 is not 4",
+        "    but less",
     ]

@@ -57,7 +57,7 @@ class Lab(SessionWidget):
         return {name: (STATIC / f"{name}.js").read_text(encoding="utf-8") for name in PARTS["lab"]}
 
     def script(self, messages: list[dict[str, Any]]) -> None:
-        """Do what clicks would do, and print a table of it that is the same on every machine.
+        """Do what clicks would do, and print a table of it that is the same on every machine: with the error of a program that fails.
 
         Args:
             messages: as the front end sends them: ``{"verb": "inject", "fault": {...}}``, ``{"verb": "seek", "t_s": 0.01}``, ...
@@ -71,7 +71,8 @@ class Lab(SessionWidget):
             raise TypeError(f'script takes a list of dicts, for example [{{"verb": "advance"}}]; got {messages!r:.100}.')
         for message in messages:
             given = dict(message)
+            known = self.session.error
             answer = self.verbs.perform(given.pop("verb", None), given)
-            lines.append(line_of(message, answer, self.session))
+            lines.append(line_of(message, answer, self.session, known))
         self.show()
         print(as_text(lines))

@@ -13,13 +13,21 @@ HEADER = ("verb", "state", "now", "commands")
 WIDTHS = (26, 9, 12, 0)
 
 
-def line_of(message: Mapping[str, Any], answer: Mapping[str, Any], session: Session) -> tuple[str, ...]:
-    """The cells of one line: what was done, and where the session stands then."""
-    return (_what(message), session.state, f"{session.now:.6f} s", str(len(session.commands)), *_answer(answer))
+def line_of(message: Mapping[str, Any], answer: Mapping[str, Any], session: Session, known: BaseException | None = None) -> tuple[str, ...]:
+    """The cells of one line: what was done, and where the session stands then; then the lines of its error, and of the answer.
+
+    Args:
+        message, answer: the verb, and what came of it.
+        session: of the branch that is shown then.
+        known: the error that it had before.
+    """
+    error = session.error
+    failed = [] if error is None or error is known else f"{type(error).__name__}: {error}".splitlines()
+    return (_what(message), session.state, f"{session.now:.6f} s", str(len(session.commands)), *failed, *_answer(answer))
 
 
 def as_text(lines: Sequence[Sequence[str]]) -> str:
-    """The table; what a verb answered stands below its line."""
+    """The table; an error with which the session has failed, and what a verb answered, stand below its line."""
     rows = [HEADER, *lines]
     width = max(WIDTHS[0], *(len(row[0]) for row in rows))
     text: list[str] = []
