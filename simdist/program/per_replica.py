@@ -73,6 +73,11 @@ class PerReplica(ReplicaArgument):
         return self._values
 
     @property
+    def num_replicas(self) -> int:
+        """The number of the values."""
+        return len(self._values)
+
+    @property
     def is_uneven(self) -> bool:
         """Whether the values have different shapes, as those of a last batch that does not divide evenly."""
         return len({value.shape if has_dtype(value) else None for value in self.values}) > 1
@@ -129,6 +134,11 @@ class ReplicaLocal(PerReplica):
         leaves, structure = jax.tree_util.tree_flatten(self.local_value)
         parts = self.tracer.collective("all_gather", leaves)
         return tuple(jax.tree_util.tree_unflatten(structure, part) for part in parts)
+
+    @property
+    def num_replicas(self) -> int:
+        """The number of the values, which need not travel for that."""
+        return self.tracer.num_replicas
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReplicaLocal):  # it may hold a constant, and "not equal" would be taken for an answer

@@ -47,7 +47,7 @@ class CrossDeviceOps:
         Raises:
             InvalidArgumentError: other options, or such that concern gradients alone.
         """
-        count = len(per_replica_value.values) if isinstance(per_replica_value, PerReplica) else 1
+        count = per_replica_value.num_replicas if isinstance(per_replica_value, PerReplica) else 1
         return reduction.reduce(reduction.reduce_op_of(reduce_op), per_replica_value, None, count, CommunicationOptions.of_call(options))
 
     def batch_reduce(self, reduce_op: Any, value_destination_pairs: Any, options: Any = None) -> list[Any]:
@@ -56,13 +56,10 @@ class CrossDeviceOps:
 
     def broadcast(self, tensor: Any, destinations: Any) -> Any:
         """The value at each of several devices, as a `PerReplica`; at a single one, the value itself."""
-        count = len(
-            destinations.values
-            if isinstance(destinations, PerReplica)
-            else [destinations]
-            if isinstance(destinations, str)
-            else destinations
-        )
+        if isinstance(destinations, PerReplica):
+            count = destinations.num_replicas
+        else:
+            count = 1 if isinstance(destinations, str) else len(destinations)
         return tensor if count == 1 else PerReplica([tensor] * count)
 
 
