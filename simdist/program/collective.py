@@ -26,6 +26,7 @@ from jax.extend import core as jex_core
 from jax.interpreters import ad, batching
 
 from simdist.errors import FailedPreconditionError
+from simdist.program.global_sizes import GivenSize, differing_sizes
 from simdist.program.jaxprs import inner_jaxprs
 from simdist.program.values import Aval, num_bytes
 
@@ -89,6 +90,7 @@ class Collective:
         sum_rows: of a sparse all-reduce, how many rows its sum may have where the update takes ids and rows; None where it takes a table.
         row_read: of a sparse all-reduce of rows that replicas have read together, the number of that read in the step. Its table is the
             rows that they have read, and its ids are positions among them.
+        given_sizes: global batch sizes that the step was given before it.
     """
 
     kind: str
@@ -101,6 +103,7 @@ class Collective:
     table: int | None = None
     sum_rows: int | None = None
     row_read: int | None = None
+    given_sizes: tuple[GivenSize, ...] = ()
 
     @cached_property
     def size_bytes(self) -> int:
@@ -121,6 +124,8 @@ class Collective:
 
     def agrees_with(self, other: Collective) -> bool:
         """Whether two replicas can take part in one collective: the same kind, and the same shapes where they are added."""
+        if differing_sizes(self.given_sizes, other.given_sizes, self.num_replicas):
+            return False
         same = (self.kind, self.num_replicas) == (other.kind, other.num_replicas)
         if same and self.kind == SPARSE_SUM:
             return (self.outputs, self.table) == (other.outputs, other.table)

@@ -4,6 +4,9 @@ A replica knows how many rows its loss has, and of which size a batch is that it
 may be a coincidence: of a loss of the four hardest rows, only a replica whose part has four rows seems to know. So all replicas decide
 together, when they have been traced, and a step is traced again where some were wrong.
 
+A size that the step gives itself has to be the same everywhere; replicas compare it at their next collective, as mains know no more of each
+other.
+
 Invariant: the replicas that are traced here take one number for the size of one batch.
 """
 
@@ -14,7 +17,7 @@ from typing import NamedTuple
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["GlobalSize", "sizes_to_guess"]
+__all__ = ["GivenSize", "GlobalSize", "differing_sizes", "sizes_to_guess", "taken"]
 
 
 class GlobalSize(NamedTuple):
@@ -27,6 +30,43 @@ class GlobalSize(NamedTuple):
 
     rows: int
     known: int | None
+
+
+class GivenSize(NamedTuple):
+    """A size that a step was given.
+
+    Attributes:
+        rows: of the replica's loss.
+        size: the number of examples of all replicas.
+    """
+
+    rows: int
+    size: int
+
+
+def taken(sizes: list[GivenSize]) -> tuple[GivenSize, ...]:
+    """The sizes in a list, which is empty then."""
+    all_sizes = tuple(sizes)
+    sizes.clear()
+    return all_sizes
+
+
+def differing_sizes(one: Sequence[GivenSize], other: Sequence[GivenSize], num_replicas: int) -> tuple[int, int] | None:
+    """The first size of one replica that is another one of another replica; None where they agree.
+
+    They do, too, where each is the replica's rows by the number of replicas, as where no size is given. A loss of no rows is 0 by any size.
+
+    Example:
+        >>> differing_sizes([GivenSize(4, 8)], [GivenSize(4, 4)], 2), differing_sizes([GivenSize(4, 8)], [GivenSize(3, 6)], 2)
+        ((8, 4), None)
+    """
+    if len(one) != len(other):
+        return None  # one of them has sizes that its step computes
+    for mine, theirs in zip(one, other, strict=True):
+        by_rows = all(given.size == given.rows * num_replicas for given in (mine, theirs))
+        if mine.size != theirs.size and mine.rows and theirs.rows and not by_rows:
+            return mine.size, theirs.size
+    return None
 
 
 def sizes_to_guess(name: str, of_replicas: Sequence[Sequence[GlobalSize]]) -> list[bool]:

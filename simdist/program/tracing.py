@@ -24,7 +24,7 @@ from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
 from simdist.program.batch_rows import BatchRows
 from simdist.program.captures import Captures
 from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, CollectiveOptions, GradientOptions, bind_collective
-from simdist.program.global_sizes import GlobalSize
+from simdist.program.global_sizes import GivenSize, GlobalSize, taken
 from simdist.program.jaxprs import constants_in, frozen
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
@@ -75,6 +75,7 @@ class Tracer:
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         part_rows: rows of this replica's part of a batch, and of all parts, by the number of the iterator and of the batch.
         global_sizes: what the replica takes for the number of examples of all replicas, in order.
+        given_sizes: those that the step gave itself since its last collective.
         guessed: which of these are no size of a batch, as all replicas together have found.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
@@ -112,6 +113,7 @@ class Tracer:
         self.global_rows = BatchRows()
         self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}
         self.global_sizes: list[GlobalSize] = []
+        self.given_sizes: list[GivenSize] = []
         self.guessed: Sequence[bool] = ()
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[object] = []
@@ -332,7 +334,8 @@ class Tracer:
         number = len(self.collectives)
         theirs = self.known_operands[number] if number < len(self.known_operands) else [own] * self.num_replicas
         outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
-        collective = Collective(kind, own, outputs, self.num_replicas, options, label, averaged)
+        sizes = taken(self.given_sizes)
+        collective = Collective(kind, own, outputs, self.num_replicas, options, label, averaged, given_sizes=sizes)
         self.collectives.append(collective)
         results = bind_collective(collective, self._in_step(arrays))
         if not gathers:
@@ -348,7 +351,8 @@ class Tracer:
             table: its number among the variables of the update.
         """
         aval = aval_of(gradient)
-        collective = Collective(SPARSE_SUM, (aval,), (aval,), self.num_replicas, label="gradients", table=table)
+        sizes = taken(self.given_sizes)
+        collective = Collective(SPARSE_SUM, (aval,), (aval,), self.num_replicas, label="gradients", table=table, given_sizes=sizes)
         self.collectives.append(collective)
         return bind_collective(collective, self._in_step([gradient]))[0]
 

@@ -18,6 +18,7 @@ from simdist.collectives.numbers import combined_packs, combined_stacks
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DType
 from simdist.program.collective import SPARSE_SUM, Collective
+from simdist.program.global_sizes import differing_sizes
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 from simdist.program.lane_sums import adds_lanes
 from simdist.program.lookups import plain_spread
@@ -205,6 +206,11 @@ def added_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax.Ar
 
 def disagreement(device: str, collective: Collective, other_device: str, other: Collective, number: int) -> InvalidArgumentError:
     """The error for two replicas whose operands of collective `number` cannot be combined."""
+    if (sizes := differing_sizes(collective.given_sizes, other.given_sizes, collective.num_replicas)) is not None:
+        return InvalidArgumentError(
+            f"{device} gave compute_average_loss global_batch_size={sizes[0]}, but {other_device} {sizes[1]}, before collective {number} "
+            "of their group. It is the number of examples of all replicas together: give the same one everywhere, or leave it out."
+        )
     one, another = str(collective), str(other)
     if one == another:  # they gather as much, and expect other lengths of the others
         one, another = (f"{one} into {_shapes(gathered.outputs)}" for gathered in (collective, other))

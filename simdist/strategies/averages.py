@@ -14,6 +14,7 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import has_dtype
+from simdist.program.global_sizes import GivenSize
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import ReplicaContext, get_replica_context, get_strategy
 
@@ -38,7 +39,8 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
     Raises:
         InvalidArgumentError: a scalar loss, weights that do not fit the losses, a negative size, or, without a size,
-            losses of different lengths of which only some have the rows of their parts of a batch.
+            losses of different lengths of which only some have the rows of their parts of a batch. At the next collective: replicas gave
+            different numbers, also those of other mains (each its own rows by the number of replicas is no difference).
         TypeError: the size is no whole number.
         FailedPreconditionError: called across the replicas.
 
@@ -53,7 +55,11 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     losses = losses if jnp.issubdtype(losses.dtype, jnp.floating) else losses.astype(jnp.float32)
     if sample_weight is not None:
         losses = losses * _weights(sample_weight, losses)
-    size = context.global_batch_size(losses.shape[0]) if global_batch_size is None else _checked(global_batch_size)
+    if global_batch_size is None:
+        return _quotient(jnp.sum(losses), context.global_batch_size(losses.shape[0]))
+    size, tracer = _checked(global_batch_size), active_tracer()
+    if tracer is not None and not isinstance(size, jax.core.Tracer):
+        tracer.given_sizes.append(GivenSize(losses.shape[0], int(size)))
     return _quotient(jnp.sum(losses), size)
 
 
