@@ -117,7 +117,8 @@ class Dataset(DatasetCreation):
 
         Args:
             batch_size: elements, 1 or more.
-            drop_remainder: leave out a last batch with fewer.
+            drop_remainder: leave out a last batch with fewer. Where workers read files of their own (`AutoShardPolicy.FILE`), each worker
+                leaves out its own: with fewer rows than b in its files it has no batch.
             num_parallel_calls: accepted for tf.data's sake.
             deterministic: accepted for tf.data's sake.
 

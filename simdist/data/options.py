@@ -23,6 +23,9 @@ class AutoShardPolicy(enum.IntEnum):
     OFF: every worker sees all elements. AUTO: FILE where there are files, else DATA. FILE: whole files.
     DATA: every worker keeps its share of each global batch. HINT: at the ``shard`` call that is marked.
 
+    Under FILE, and HINT before ``batch``, each worker makes its own batches, and with ``drop_remainder`` drops its own remainder; under
+    DATA the dataset drops one.
+
     Example:
         >>> AutoShardPolicy(-1).name
         'OFF'

@@ -274,6 +274,23 @@ def test_no_full_batch_is_lost_where_workers_end_early():
     assert steps(shorter) == steps(given), "a batch that is not full has gone"
 
 
+def rows_read(given: DistributedInput) -> list[int]:
+    return sorted(row for step in steps(given) for own in step for part in own for row in part)
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=4), widths)
+@quick
+def test_each_worker_drops_the_remainder_of_its_own_files_and_under_data_the_dataset_one(sizes: list[int], width: int) -> None:
+    """As tf.data does: the batches are made after the files were shared out."""
+    rows_of_files, workers = [[100 * i + k for k in range(size)] for i, size in enumerate(sizes)], 2
+    batched = files(sizes).batch(width, drop_remainder=True)
+    of_workers = [[row for rows in rows_of_files[worker::workers] for row in rows] for worker in range(workers)]
+    full = [row for own in of_workers for row in own[: len(own) // width * width]]
+    assert rows_read(DistributedInput(batched, workers, policy=FILE)) == sorted(full)
+    together = [row for rows in rows_of_files for row in rows]
+    assert rows_read(DistributedInput(batched, workers, policy=DATA)) == together[: len(together) // width * width]
+
+
 def test_an_empty_dataset_has_no_steps_for_anybody():
     given = DistributedInput(Dataset.range(0).batch(3), 3, 2)
     assert list(given) == [] and list(given.worker_pipeline(2)) == []

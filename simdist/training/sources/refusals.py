@@ -53,4 +53,6 @@ def require_shuffle(shuffle: bool | None) -> None:
 
 def no_data(caller: str) -> InvalidArgumentError:
     """The error of a call whose data has no batch."""
-    return InvalidArgumentError(f"{caller} was given no data: it has no row. Check its filter or its slice.")
+    return InvalidArgumentError(
+        f"{caller} was given no data: it has no row. Check its filter, its slice, and drop_remainder, by which it may have no full batch."
+    )
