@@ -104,6 +104,15 @@ class Mains:
                 held[self.task if self.task in holders or not holders else holders[0]] += cell.aval.size_bytes
         return held
 
+    def sent_to(self, variables: Iterable[Variable]) -> Counter[str]:
+        """Bytes of the values that this program sends to other tasks to change variables, by task: each that holds a copy gets one."""
+        sent: Counter[str] = Counter()
+        for variable in variables:
+            for cell in variable.placement.cells:
+                sent.update(dict.fromkeys(self.holders_of(variable, cell), cell.aval.size_bytes))
+        del sent[self.task]
+        return sent
+
     def of_chief(self, value: SavedState) -> SavedState:
         """What the chief says; all mains have to ask."""
         return value if self.strategy is None else json.loads(self.strategy.bytes_of_all(json.dumps(value).encode())[0])

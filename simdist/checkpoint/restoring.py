@@ -5,7 +5,6 @@ Taught in lesson 09.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
@@ -198,18 +197,9 @@ class Restoring:
         over.wait(f"the checkpoint {path.name} to be read")
         if errors:
             raise errors[0]
-        for holder, size_bytes in self._sent(wanted).items():
+        variables = [part.variable for part, _ in wanted.values() if isinstance(part, VariablePart)]
+        for holder, size_bytes in self.mains.sent_to(variables).items():
             engine.copy(task, holder, size_bytes, f"restore {path.name}")
-
-    def _sent(self, wanted: Mapping[str, tuple[Part, str]]) -> Counter[str]:
-        """Bytes of the values that other tasks hold, by task."""
-        sent: Counter[str] = Counter()
-        for part, _ in wanted.values():
-            if isinstance(part, VariablePart):
-                for cell in part.variable.placement.cells:
-                    sent.update(dict.fromkeys(self.mains.holders_of(part.variable, cell), cell.aval.size_bytes))
-        del sent[self.mains.task]
-        return sent
 
     def _set_draws(self) -> None:
         engine, task = self.mains.engine, self.mains.task

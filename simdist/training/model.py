@@ -27,7 +27,7 @@ from simdist.training.evaluation.evaluate import evaluate
 from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
 from simdist.training.keras_model import Examples, KerasArgument, Logs, StrategyModel, TrainingState
-from simdist.training.saved_files import require_holders, saved_file
+from simdist.training.saved_files import load_file, require_holders, saved_file
 from simdist.training.single_batch import train_on_batch
 from simdist.training.sources.plain_keras import readable_by_keras
 from simdist.training.step import prepare_optimizer
@@ -150,16 +150,22 @@ class _Distributed(StrategyModel):
     def load_weights(self, filepath: KerasArgument, skip_mismatch: bool = False, **options: KerasArgument) -> None:
         """As `keras.Model.load_weights`; a compiled model gets the optimizer's slots as well.
 
+        The file comes from the disk of this program's task, and the values travel to the tasks that hold them, as for a checkpoint.
+
         Raises:
-            UnavailableError: a task is down that holds a part of the model; nothing is changed.
+            UnavailableError: a task is down that holds a part of the model, or cannot be reached; nothing is changed.
         """
         if self.simdist_strategy is not None and self.built and self.compiled and self.optimizer is not None:
             prepare_optimizer(self)
-        require_holders(self, with_optimizer=True)
+        load_file(self, filepath, self.simdist_strategy)
         super().load_weights(filepath, skip_mismatch=skip_mismatch, **options)
 
     def set_weights(self, weights: KerasArgument) -> None:
-        """As `keras.Model.set_weights`; otherwise as `load_weights`."""
+        """As `keras.Model.set_weights`. Like each assignment outside of a step it takes no virtual time, and waits for no task.
+
+        Raises:
+            UnavailableError: a task is down that holds a part of the model; nothing is changed.
+        """
         require_holders(self, with_optimizer=False)
         super().set_weights(weights)
 

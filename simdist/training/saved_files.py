@@ -1,4 +1,5 @@
 """Files of models, as `model.save`, `save_weights` and `ModelCheckpoint` write them: whole or absent, and through the disk of the task.
+`load_weights` reads them by the same way back.
 
 The files are Keras' own, so plain Keras opens them without simdist. The values of other tasks travel to the task of the program, or to the
 one on whose disk the path lies, and that disk takes its time, before the file gets its name.
@@ -9,19 +10,20 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import keras
 
 from simdist.checkpoint.mains import Mains
+from simdist.runtime.base import TaskDisk
 from simdist.strategies.base import Strategy
 from simdist.trace.atomic_file import replacing_path
 from simdist.variables.handles import adopted
 from simdist.variables.variable import Variable
 
-__all__ = ["require_holders", "saved_file"]
+__all__ = ["load_file", "require_holders", "saved_file"]
 
 
 @contextmanager
@@ -41,7 +43,24 @@ def saved_file(model: keras.Model, path: str | os.PathLike[str], strategy: Strat
     with replacing_path(path) as unfinished:
         yield unfinished
         if strategy is not None:
-            _take_time(model, strategy, os.fspath(path))
+            _write(model, strategy, os.fspath(path))
+
+
+def load_file(model: keras.Model, path: str | os.PathLike[str], strategy: Strategy | None) -> None:
+    """Let the file of weights come from the disk, and its values to the tasks that hold the model: as for a restore of a checkpoint.
+
+    Args:
+        model: that gets them.
+        path: of the file; where there is none, nothing happens here, and Keras will say so.
+        strategy: whose tasks hold the model; None: no time passes.
+
+    Raises:
+        UnavailableError: a task is down that holds a part of the model, or cannot be reached; nothing is changed.
+    """
+    require_holders(model, with_optimizer=True)
+    if strategy is not None and Path(path).exists():
+        _read(model, strategy, os.fspath(path))
+        require_holders(model, with_optimizer=True)
 
 
 def require_holders(model: keras.Model, with_optimizer: bool) -> None:
@@ -59,19 +78,37 @@ def require_holders(model: keras.Model, with_optimizer: bool) -> None:
         store.require_present([variable for variable in variables if variable.placement.store is store])
 
 
-def _take_time(model: keras.Model, strategy: Strategy, path: str) -> None:
-    engine, task = strategy.engine, strategy.program_task
-    parts = Mains([strategy]).held_by(_adopted([*model.variables, *_of_optimizer(model)]))
+def _write(model: keras.Model, strategy: Strategy, path: str) -> None:
+    parts = Mains([strategy]).held_by(_saved(model))
+    _await(strategy, path, "written", lambda disk, ended: disk.write(path, sum(parts.values()), ended, parts))
+
+
+def _read(model: keras.Model, strategy: Strategy, path: str) -> None:
+    mains, variables = Mains([strategy]), _saved(model)
+    size_bytes = sum(mains.held_by(variables).values())
+    _await(strategy, path, "read", lambda disk, ended: disk.read(path, size_bytes, ended))
+    for holder, sent_bytes in mains.sent_to(variables).items():
+        strategy.engine.copy(mains.task, holder, sent_bytes, f"weights of {Path(path).name}")
+
+
+def _await(strategy: Strategy, path: str, what: str, begin: Callable[[TaskDisk, Callable[[BaseException | None], None]], None]) -> None:
+    """Wait until the disk on which a file lies has done with it what `begin` lets it do."""
+    engine = strategy.engine
     over, errors = engine.promise(), list[BaseException]()
 
     def ended(error: BaseException | None) -> None:
         errors.extend([] if error is None else [error])
         over.open()
 
-    engine.disk(engine.directories.task_of(path, task)).write(path, sum(parts.values()), ended, parts)
-    over.wait(f"{Path(path).name} to be written")
+    begin(engine.disk(engine.directories.task_of(path, strategy.program_task)), ended)
+    over.wait(f"{Path(path).name} to be {what}")
     if errors:
         raise errors[0]
+
+
+def _saved(model: keras.Model) -> list[Variable]:
+    """The variables whose values a file of the model has."""
+    return _adopted([*model.variables, *_of_optimizer(model)])
 
 
 def _of_optimizer(model: keras.Model) -> Iterable[keras.Variable]:

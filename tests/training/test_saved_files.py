@@ -1,4 +1,4 @@
-"""Weights that are loaded while a server is away: all of them, or none."""
+"""Weights that are loaded: in virtual time, and all of them, or none where a server is away."""
 
 from __future__ import annotations
 
@@ -74,3 +74,51 @@ def test_weights_are_changed_where_all_servers_are_there(change: Callable[[Any, 
         model.fit(X, Y, batch_size=4, verbose=0)
         change(model, path)
         assert all((weight == 1.0).all() for weight in model.get_weights())
+
+
+def test_weights_are_loaded_in_the_time_of_a_checkpoint_and_set_in_none(tmp_path: Path) -> None:
+    path = tmp_path / "model.weights.h5"
+    with sd.Cluster({"worker": 1, "ps": 2}) as cluster:
+        model = trained(cluster)
+
+        def seconds(action: Callable[[], Any]) -> float:
+            began = cluster.now
+            action()
+            return cluster.now - began
+
+        model.save_weights(path)
+        checkpoint = sd.Checkpoint(model=model)
+        saved = checkpoint.save(tmp_path / "checkpoint")
+        loaded_s, restored_s = seconds(lambda: load(model, path)), seconds(lambda: checkpoint.restore(saved))
+        assert loaded_s == pytest.approx(restored_s, rel=1e-3) and loaded_s > 1e-4
+        assert seconds(lambda: set_ones(model, path)) == seconds(lambda: model.weights[0].assign(np.zeros((3, 4)))) == 0.0
+
+
+@pytest.mark.parametrize("fault", ["pause", "partition"])
+def test_weights_are_not_loaded_to_a_server_that_cannot_be_reached(fault: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.weights.h5"
+    with sd.Cluster({"worker": 1, "ps": 2}) as cluster:
+        model = trained(cluster)
+        model.save_weights(path)
+        set_ones(model, path)
+        begin_s = cluster.now + 0.1
+        if fault == "pause":
+            cluster.faults.pause("ps:1", at=begin_s, until=begin_s + 100.0)
+        else:
+            cluster.faults.partition("chief:0", "ps:1", at=begin_s, until=begin_s + 100.0)
+        sd.sleep(0.2)
+        before = values(model)
+        with pytest.raises(UnavailableError, match=r"weights of model.weights.h5 did not come from chief:0 to ps:1"):
+            model.load_weights(path)
+        assert values(model) == before
+        sd.sleep(100.0)
+        model.load_weights(path)
+        assert values(model) != before
+
+
+def test_a_file_that_is_not_there_is_kerass_error_and_takes_no_time(tmp_path: Path) -> None:
+    with sd.Cluster({"worker": 1, "ps": 2}) as cluster:
+        model, began = trained(cluster), cluster.now
+        with pytest.raises(FileNotFoundError):
+            model.load_weights(tmp_path / "none.weights.h5")
+        assert cluster.now == began
