@@ -21,7 +21,7 @@ from simdist.program.scope import is_default
 from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.serving import Serving
-from simdist.runtime.work import LinkedStep, StepCall, StepResult, Worker, WorkerPool
+from simdist.runtime.work import Drawn, LinkedStep, StepCall, StepResult, Worker, WorkerPool
 from simdist.runtime.worker_replicas import ReplicaCalls
 from simdist.strategies.worker_replicas import WorkerReplicas
 from simdist.variables.handles import variable_of
@@ -56,6 +56,7 @@ class _StepOnCoordinator:
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
+        self.drawn: dict[int, Drawn] = {}
 
     def ready(self, worker: Worker) -> None:
         return None

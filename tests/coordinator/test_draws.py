@@ -98,3 +98,16 @@ def test_a_closure_that_fails_is_no_draw(engine: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="a quotient"):
         coordinator.join()
     assert strategy.engine.draws_of("worker:0") == 1
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_step_that_is_called_on_the_coordinator_draws_other_numbers_each_time(devices: int) -> None:
+    def drawn() -> list[float]:
+        strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, seed=0), devices_per_worker=devices)
+        with strategy.scope():
+            generator = keras.random.SeedGenerator(1)
+        step = sd.function(lambda: strategy.run(lambda: keras.random.uniform((), seed=generator)))
+        return [float(value) for _ in range(3) for value in np.ravel(strategy.experimental_local_results(step()))]
+
+    numbers = drawn()
+    assert len(set(numbers)) == 3 * devices and drawn() == numbers
