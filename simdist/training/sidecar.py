@@ -16,6 +16,7 @@ import os
 import re
 import warnings
 import zipfile
+import zlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -26,12 +27,14 @@ from simdist.arguments import number, whole_number
 from simdist.checkpoint import Checkpoint
 from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.manifest import MANIFEST
-from simdist.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
+from simdist.errors import DataLossError, DeadlineExceededError, InvalidArgumentError, NotFoundError, SimdistError
 from simdist.runtime.sleep import sleep
 
 __all__ = ["Evaluation", "SidecarEvaluator"]
 
 SUFFIXES = (".weights.h5", ".keras")
+UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError)
+"""What zip archives and HDF5 files raise that are not whole; of another model's weights Keras says ValueError."""
 
 
 class Evaluated(Protocol):
@@ -65,10 +68,12 @@ class SidecarEvaluator:
             virtual time of this task's device.
         data: as for its ``evaluate``; with an end, or with `steps`.
         checkpoint_dir: where `sd.Checkpoint` saves a ``model=``, or `keras.callbacks.ModelCheckpoint` writes files that end in .weights.h5
-            or .keras; the newest is the one with the largest numbers in its name. One that is replaced by another of its name is new
-            where its content is. The directory may not exist yet.
+            or .keras. The newest checkpoint is the one that was saved last, the newest file the one with the largest numbers in its name.
+            One that is replaced by another of its name is new where its content is. The directory may not exist yet.
         steps: batches of an evaluation, 1 or more; default None: all.
-        max_evaluations: how many, 1 or more; default None: as many as there are, until no new file comes for `timeout_s`.
+        max_evaluations: after so many it ends, 1 or more; and after that of the checkpoint of this number, or of a later one, as an
+            evaluator that is slow or was started again has not seen all of them. For that, name them by their numbers from 1 on
+            ("ckpt-5", "5.weights.h5"). Default None: as many as there are, until no new file comes for `timeout_s`.
         callbacks: for ``evaluate``.
         poll_s: virtual seconds between two looks at the directory; default 1.
         timeout_s: virtual seconds without a new file, after which `start` ends, or raises if `max_evaluations` were not reached or there
@@ -132,7 +137,7 @@ class SidecarEvaluator:
             number(self.timeout_s, "timeout_s")
 
     def start(self) -> list[Evaluation]:
-        """Evaluate new files until there were `max_evaluations`, or no more come; returns what came of them.
+        """Evaluate new files until there were `max_evaluations`, or the last one that is due, or no more come; returns what came of them.
 
         A file that vanishes, or cannot be read, is passed over with a warning.
 
@@ -141,7 +146,7 @@ class SidecarEvaluator:
             DeadlineExceededError: there was no new file for `timeout_s`.
         """
         waited_s = 0.0
-        while self.max_evaluations is None or len(self.evaluations) < self.max_evaluations:
+        while not self._is_over():
             path = self._newest()
             if path is not None:
                 waited_s = 0.0
@@ -159,12 +164,20 @@ class SidecarEvaluator:
             waited_s += self.poll_s
         return self.evaluations
 
+    def _is_over(self) -> bool:
+        """Whether the last one was evaluated, by their count or by its number: no crash and no pause changes the number."""
+        most = self.max_evaluations
+        if most is None or not self.evaluations:
+            return False
+        return len(self.evaluations) >= most or _number_of(self.evaluations[-1].path) >= most
+
     def _newest(self) -> Path | None:
         """The newest file, unless it was seen as it is."""
         found = self._directory.glob("*") if self._directory.is_dir() else ()
-        checkpoints = [one.path for one in found_in(self._directory)]
-        files = sorted([*checkpoints, *(path for path in found if path.name.endswith(SUFFIXES))], key=_numbers)
-        return files[-1] if files and (files[-1] not in self._seen or self._seen[files[-1]] != _content_of(files[-1])) else None
+        checkpoints = [one.path for one in found_in(self._directory)][-1:]
+        files = [path for path in found if path.name.endswith(SUFFIXES) and path.is_file()]
+        newest = max([*checkpoints, *files], key=_numbers, default=None)
+        return None if newest is None or (newest in self._seen and self._seen[newest] == _content_of(newest)) else newest
 
     def _evaluate(self, path: Path) -> None:
         if not self.model.built:
@@ -172,7 +185,9 @@ class SidecarEvaluator:
         self._seen[path] = _content_of(path)  # as it is loaded: time has passed since it was found
         try:
             self._load(path)
-        except (OSError, NotFoundError) as error:
+        except Exception as error:
+            if not _is_of_the_file(error):
+                raise
             warnings.warn(f"SidecarEvaluator passes over {str(path)!r}: {type(error).__name__}: {error}", stacklevel=4)
             return
         self.evaluations.append(Evaluation(path, self._logs(self.steps)))
@@ -204,6 +219,11 @@ def _require_weights(path: Path, *paths: Sequence[str]) -> None:
         )
 
 
+def _is_of_the_file(error: Exception) -> bool:
+    """Whether an error says that a file is not whole, or not there any more, and nothing about tasks."""
+    return isinstance(error, (DataLossError, NotFoundError) if isinstance(error, SimdistError) else UNREADABLE)
+
+
 def _content_of(path: Path) -> Hashable:
     """What tells a file from another one of its name: no time of the machine, on which nothing may depend; None where it has vanished."""
     try:
@@ -215,6 +235,13 @@ def _content_of(path: Path) -> Hashable:
         return sha256(path.read_bytes()).digest()
     except (OSError, zipfile.BadZipFile):
         return None
+
+
+def _number_of(path: Path) -> int:
+    """The number with which a name ends, or which it is, suffixes aside: 5 of "ckpt-5" and "5.weights.h5"; 0 where there is none."""
+    suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), "")
+    last = path.name.removesuffix(suffix).rpartition("-")[2]
+    return int(last) if last.isdecimal() else 0
 
 
 def _numbers(path: Path) -> tuple[list[int], str]:

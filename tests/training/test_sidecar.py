@@ -61,6 +61,41 @@ def test_the_newest_is_the_one_with_the_largest_number_and_older_ones_are_passed
     assert found.logs["mae"] == pytest.approx(float(np.mean(np.abs(10 * X + 1 - Y))), rel=1e-5)
 
 
+def _half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _inverted(content: bytes) -> bytes:
+    quarter = len(content) // 4
+    return content[:quarter] + bytes(byte ^ 255 for byte in content[quarter : 3 * quarter]) + content[3 * quarter :]
+
+
+@pytest.mark.parametrize("damaged", [_half, _inverted], ids=["torn", "damaged"])
+@pytest.mark.parametrize("name", ["1.weights.h5", "1.keras"])
+def test_a_file_that_is_not_whole_is_passed_over(name: str, damaged: Any, tmp_path: Path) -> None:
+    with sd.Cluster({"worker": 1}):
+        model = build()
+        model.save(tmp_path / name) if name.endswith(".keras") else model.save_weights(tmp_path / name)
+        (tmp_path / name).write_bytes(damaged((tmp_path / name).read_bytes()))
+        evaluator = sd.SidecarEvaluator(build(), DATA, tmp_path, timeout_s=5)
+        with pytest.warns(UserWarning, match="passes over"), pytest.raises(sd.errors.DeadlineExceededError, match="after 0 evaluations"):
+            evaluator.start()
+
+
+@pytest.mark.parametrize(("name", "is_last"), [("{}.weights.h5", True), ("epoch-{:02d}.keras", True), ("{}-0.25.weights.h5", False)])
+def test_the_file_with_the_number_of_the_last_epoch_ends_the_evaluations(name: str, is_last: bool, tmp_path: Path) -> None:
+    with sd.Cluster({"worker": 1}) as cluster:
+        model, path = build(), tmp_path / name.format(4)
+        model.save(path) if name.endswith(".keras") else model.save_weights(path)
+        evaluator = sd.SidecarEvaluator(build(), DATA, tmp_path, max_evaluations=4, timeout_s=5)
+        if is_last:
+            assert len(evaluator.start()) == 1
+            assert cluster.now < 1.0
+        else:
+            with pytest.raises(sd.errors.DeadlineExceededError, match="after 1 evaluations"):
+                evaluator.start()
+
+
 def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     cluster = sd.Cluster({"worker": 1})
 

@@ -21,10 +21,10 @@ def build() -> keras.Model:
     return model
 
 
-def evaluate(directory: str) -> list[tuple[str, Any]]:
+def evaluate(directory: str, most: int = 2) -> list[tuple[str, Any]]:
     with sd.OneDeviceStrategy().scope():
         model = build()
-    evaluator = sd.SidecarEvaluator(model, DATA, directory, max_evaluations=2, poll_s=0.5, timeout_s=60.0)
+    evaluator = sd.SidecarEvaluator(model, DATA, directory, max_evaluations=most, poll_s=0.5, timeout_s=60.0)
     return [(one.path.name, one.logs["loss"]) for one in evaluator.start()]
 
 
@@ -49,6 +49,42 @@ def test_each_new_checkpoint_is_evaluated(crash: bool) -> None:
         found = beside.results["evaluator:0"]
     assert [name for name, _ in found] == [name for name, _ in expected]
     assert [loss for _, loss in found] == pytest.approx([loss for _, loss in expected], rel=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "at"), [("crash", 4.2), ("crash", 7.5), ("pause", 5.0)])
+def test_the_last_checkpoint_ends_the_evaluations_whatever_was_missed(kind: str, at: float) -> None:
+    with sd.Cluster({"worker": 2, "evaluator": 1}) as cluster:
+        directory = cluster.directory("saved")
+        if kind == "crash":
+            cluster.faults.crash("evaluator:0", at=at, restart_after=0.1)
+        else:
+            cluster.faults.pause("evaluator:0", at=at, until=at + 5.0)
+        beside = cluster.launch(evaluate, job="evaluator", restart="always", args=(directory, 4))
+        with sd.OneDeviceStrategy().scope():
+            model = build()
+        checkpoint, expected = sd.Checkpoint(model=model), {}
+        for weight in range(1, 5):
+            model.set_weights([np.float32([[weight]]), np.float32([0.0])])
+            expected[checkpoint.save(f"{directory}/ckpt").rpartition("/")[2]] = float(np.mean((weight * X - X) ** 2))
+            sd.sleep(3.0)
+        beside.join()
+        found = beside.results["evaluator:0"]
+        assert cluster.now < 13.0
+    assert found[-1][0] == "ckpt-4"
+    assert 2 <= len(found) < 4
+    assert [loss for _, loss in found] == pytest.approx([expected[name] for name, _ in found], rel=1e-5)
+
+
+def test_a_training_that_counts_anew_is_evaluated() -> None:
+    with sd.Cluster({"worker": 1, "evaluator": 1}) as cluster, sd.OneDeviceStrategy().scope():
+        directory = cluster.directory("saved")
+        first, second = sd.Checkpoint(model=build()), sd.Checkpoint(model=build())
+        for _ in range(3):
+            first.save(f"{directory}/ckpt")
+        evaluator = sd.SidecarEvaluator(build(), DATA, directory, timeout_s=5.0)
+        evaluator.start()
+        second.save(f"{directory}/ckpt")
+        assert [one.path.name for one in evaluator.start()] == ["ckpt-3", "ckpt-1"]
 
 
 def test_a_checkpoint_without_a_model_is_no_match() -> None:
