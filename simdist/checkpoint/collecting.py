@@ -99,8 +99,7 @@ def _draws(mains: Mains) -> dict[str, int]:
     engine = mains.engine
     if engine is None:
         return {}
-    tasks = [mains.task] if mains.task != engine.chief else engine.task_names
-    return {task: drawn for task in tasks if (drawn := engine.draws_of(task))}
+    return {task: drawn for task in mains.drawing_tasks if (drawn := engine.draws_of(task))}
 
 
 def _held_by(found: Objects, mains: Mains, arrays: Mapping[str, HostArray]) -> Counter[str]:

@@ -36,6 +36,8 @@ class SavingStrategy(Protocol):
     @property
     def program_task(self) -> str: ...
     @property
+    def driven_tasks(self) -> list[str]: ...
+    @property
     def is_chief(self) -> bool: ...
     @property
     def worker_index(self) -> int: ...
@@ -87,6 +89,19 @@ class Mains:
     def task(self) -> str:
         """The task that runs this program."""
         return "" if self.strategy is None else self.strategy.program_task
+
+    @property
+    def driven_tasks(self) -> list[str]:
+        """The tasks without which this program cannot go on: its own, and those whose replicas it drives."""
+        return [] if self.strategy is None else self.strategy.driven_tasks
+
+    @property
+    def drawing_tasks(self) -> Sequence[str]:
+        """The tasks in which steps of this program draw random numbers."""
+        engine = self.engine
+        if engine is None:
+            return []
+        return engine.task_names if self.task == engine.chief else self.driven_tasks
 
     def holders_of(self, variable: Variable, cell: Cell) -> list[str]:
         """The tasks of this cluster that hold a cell of a variable; none, where this program itself holds it."""

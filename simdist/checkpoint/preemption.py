@@ -85,6 +85,8 @@ class _Calls:
 class PreemptionCheckpointHandler:
     """Runs steps, and saves before a task is preempted; restores when it is made.
 
+    It knows the notices of the program's own machine, and those of all machines whose replicas the program drives, as in a notebook.
+
     Args:
         cluster_resolver: of the strategy: ``strategy.cluster_resolver``; None where there is none.
         checkpoint_or_checkpoint_manager: what is saved.

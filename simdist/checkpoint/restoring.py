@@ -202,11 +202,10 @@ class Restoring:
             engine.copy(task, holder, size_bytes, f"restore {path.name}")
 
     def _set_draws(self) -> None:
-        engine, task = self.mains.engine, self.mains.task
-        if engine is None:
-            return
-        for name in engine.task_names if task == engine.chief else [task]:
-            engine.set_draws(name, self._draws.get(name, 0))
+        engine = self.mains.engine
+        if engine is not None:
+            for name in self.mains.drawing_tasks:
+                engine.set_draws(name, self._draws.get(name, 0))
 
 
 def _require_holders(parts: Sequence[VariablePart]) -> None:

@@ -296,6 +296,11 @@ class Strategy(ReplicaOperations):
         """The task that runs the program of this strategy: that of a launched main, or the chief."""
         return self._program_task
 
+    @property
+    def driven_tasks(self) -> list[str]:
+        """The tasks without which this program cannot go on: its own, and those whose replicas it drives."""
+        return [self._program_task]
+
     def bytes_of_all(self, data: bytes) -> list[bytes]:
         """What each launched main has, in the order of the workers: every one has to call it. Here one program drives all."""
         return [data]

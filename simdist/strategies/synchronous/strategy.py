@@ -123,6 +123,10 @@ class SynchronousStrategy(Strategy):
         return self.replicas.local_members
 
     @property
+    def driven_tasks(self) -> list[str]:
+        return list(dict.fromkeys([self.program_task, *(member.task for member in self.local_members)]))
+
+    @property
     def launched(self) -> bool:
         return self.replicas.launched
 
