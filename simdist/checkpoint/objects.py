@@ -74,6 +74,12 @@ class Objects:
         owners = [part.variable.placement.store.strategy for part in self.parts.values() if isinstance(part, VariablePart)]
         return list(dict.fromkeys(owner for owner in (*owners, *self._strategies) if owner is not None))
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What their owners call the variables, by path."""
+        own = {path: part.variable.name for path, part in self.parts.items() if isinstance(part, VariablePart)}
+        return own | {path: part.variable.path for path, part in self.parts.items() if isinstance(part, PlainVariablePart)}
+
     def names_of(self, variable: Variable) -> list[str]:
         """The paths of a variable, the first one first; none where it is not among the objects."""
         first = self._paths.get(id(variable.placement.cells[0]))

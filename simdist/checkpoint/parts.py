@@ -37,6 +37,7 @@ __all__ = [
     "StatePart",
     "Stateful",
     "VariablePart",
+    "slot_in",
 ]
 
 REPLICA_VALUES = "replica_values"
@@ -339,7 +340,7 @@ def require_same_slot(path: str, found: str, name: str) -> None:
     Raises:
         InvalidArgumentError: it is one.
     """
-    saved, own = _slot_in(found), _slot_in(name)
+    saved, own = slot_in(found), slot_in(name)
     if saved != own and saved and own:
         raise InvalidArgumentError(
             f"{path} is the {own!r} of an optimizer, and the checkpoint has a {saved!r} ({found}): it is of an optimizer of another kind. "
@@ -347,7 +348,7 @@ def require_same_slot(path: str, found: str, name: str) -> None:
         )
 
 
-def _slot_in(name: str) -> str:
+def slot_in(name: str) -> str:
     """Which slot a variable of a Keras optimizer is, by its name: ``adam/dense_kernel_velocity``; empty where it is none."""
     return max([slot for slot in KERAS_SLOTS if name.endswith(f"_{slot}")], key=len, default="")
 

@@ -18,6 +18,7 @@ from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import KEPT, REPLICA_VALUES, CompanionPart, Contents, OwnPart, Part, StatePart, VariablePart
 from simdist.checkpoint.rules import SavedRules
+from simdist.checkpoint.slots import SavedSlots
 from simdist.checkpoint.status import RestoreStatus
 from simdist.program.arrays import HostArray
 from simdist.program.restored_together import Followed, restored_together
@@ -50,6 +51,7 @@ class Restoring:
         self.counter: int = counters["save_counter"]
         self._draws: dict[str, int] = counters["draws"]
         self._rules = SavedRules(counters.get("rules", {}), self.manifest.aliases, self.contents)
+        self._slots = SavedSlots(names, self.manifest.aliases)
         self._used: set[str] = set()
         self._followed: Followed = {}
         self._waiting: tuple[str, ...] = ()  # the beginnings of paths for which there are no variables yet
@@ -65,9 +67,10 @@ class Restoring:
     def _wanted(self, found: Objects) -> dict[str, tuple[Part, str]]:
         """The parts that the checkpoint has, with their paths in it, all of which fit."""
         wanted: dict[str, tuple[Part, str]] = {}
+        slots = self._slots.moved(found.names)
         for path, part in found.parts.items():
             names = [path, *(alias for alias, first in found.aliases.items() if first == path)]
-            saved_as = [there for name in names if (there := self._rules.path_in(found, name)) is not None]
+            saved_as = [there for name in names if (there := slots.get(name, self._rules.path_in(found, name))) is not None]
             known = next((there for name in saved_as if (there := self._there(part, name)) is not None), None)
             if known is not None:
                 wanted[path] = part, known
