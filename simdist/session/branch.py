@@ -186,7 +186,11 @@ class Branch:
         run = self._new_run(commands)
         with warnings.catch_warnings():  # they have been seen
             warnings.simplefilter("ignore")
-            run.advance(moment)
+            try:
+                run.advance(moment)
+            except BaseException:  # Ctrl-C: what is known of the run stays
+                close_quietly(run)
+                raise
         return run
 
     def _new_run(self, commands: Sequence[Command]) -> ProgramRun:

@@ -158,7 +158,8 @@ class ProgramRun:
         """Go on until a goal is reached or the program ends.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C came between two events; the run stands still there.
+            KeyboardInterrupt: Ctrl-C. Where it came between two events the run stands still there; in the program's own code it has ended
+                the program.
             InvalidArgumentError: a command makes no sense on this cluster; it is left out, and the run stands still where it was due.
         """
         self._goal = goal
@@ -166,6 +167,8 @@ class ProgramRun:
             self._switch(self._greenlet.switch)
             if self.is_over:
                 self._warn_of_what_is_left()
+            if isinstance(self.error, KeyboardInterrupt):  # it is for the one who waits, who may have asked for a fork or a trace only
+                raise self.error
         stop, self._stop = self._stop, None
         if stop is not None:
             raise stop
@@ -226,6 +229,10 @@ class ProgramRun:
             self.state = "closed"
         except BaseException as error:
             self.error, self.state = error, "failed"
+            if isinstance(error, KeyboardInterrupt):
+                error.add_note(
+                    f"Ctrl-C has ended the program of this session at {self.now:.6f} s. Go back with session.rewind(t), and go on."
+                )
 
     def before_events(self) -> tuple[int, float]:
         if self.state == "paused":

@@ -206,7 +206,7 @@ class Session:
         Raises:
             InvalidArgumentError: several arguments, a second that is over, or a number that is none.
             FailedPreconditionError: called by the program itself, from a task, or from another thread.
-            KeyboardInterrupt: Ctrl-C; the session is paused, and can go on.
+            KeyboardInterrupt: Ctrl-C; the session is paused, and can go on. In the program's own code it ends it; `rewind` goes back.
             BaseException: what the program fails with, now or before; `rewind` goes back to before.
         """
         self._require_outside("advance")
@@ -265,6 +265,7 @@ class Session:
             TypeError: it is neither.
             InvalidArgumentError: it is not known, makes no sense here, or begins when a predicate holds; nothing is changed.
             FailedPreconditionError: the program has ended, or calls this itself.
+            KeyboardInterrupt: Ctrl-C, before the program has come to its first wait.
         """
         plain = plain_command_fault(fault)
         if get_ident() != self._thread:
@@ -299,6 +300,7 @@ class Session:
         Raises:
             InvalidArgumentError: the second has not come yet, or is none.
             FailedPreconditionError: called by the program itself, from a task, or from another thread.
+            KeyboardInterrupt: as `advance`.
         """
         self._require_outside("rewind")
         if number(t, "t", below=END_S) > self.now:
@@ -316,6 +318,7 @@ class Session:
         Raises:
             InvalidArgumentError: `without` has a command that this session does not have, or `t` is no second.
             TypeError: one of `without` or `plus` is no command.
+            KeyboardInterrupt: Ctrl-C; there is no fork then.
         """
         self._require_outside("fork")
         number(t, "t", below=END_S)
@@ -333,7 +336,8 @@ class Session:
         try:
             other.advance(until=t)
         except BaseException as error:
-            if error is not other.error:  # a program that fails before has failed in its own session
+            # A program that fails before has failed in its own session; Ctrl-C is no failure of it.
+            if error is not other.error or isinstance(error, KeyboardInterrupt):
                 raise
         return other
 

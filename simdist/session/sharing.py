@@ -83,6 +83,7 @@ def open_share(text: str, programs: Mapping[str, Program]) -> Session:
     Raises:
         InvalidArgumentError: no such text, too long, of another version, or with something that is not known.
         TypeError: `text` is no text.
+        KeyboardInterrupt: Ctrl-C; there is no session then.
 
     Warns:
         UserWarning: the run differs from the one that was shared: its program was another, or another version of it.
@@ -111,7 +112,8 @@ def open_share(text: str, programs: Mapping[str, Program]) -> Session:
         if session.moment() != moment or session.digest() != given["digest"]:  # else it was shared before its program began
             session.advance_to(moment)
     except BaseException as error:
-        if error is not session.error:  # a program that has failed is shared in its failed state
+        # A program that has failed is shared in its failed state; Ctrl-C is no failure of it.
+        if error is not session.error or isinstance(error, KeyboardInterrupt):
             raise
     if session.digest() != given["digest"]:
         warnings.warn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ import simdist as sd
 from session_programs import CRASH, digest_without_faults, session_of
 from simdist import errors
 from simdist.session import Command
+from simdist.session.branch import MOST_RUNS
 
 
 def test_error_ends_the_session_with_its_second_and_a_rewind_goes_back_before_it() -> None:
@@ -177,3 +179,39 @@ def test_wrong_arguments_are_refused_and_change_nothing() -> None:
         with pytest.raises(error):
             call()
     assert session.digest() == before and session.commands == [] and session.now == 0.0005
+
+
+@pytest.mark.parametrize("what", ["fork", "rewind", "inject", "trace", "open_share"])
+def test_ctrl_c_in_the_programs_own_code_reaches_whatever_runs_it(what: str) -> None:
+    interrupt: list[str] = []
+
+    def program(cluster: sd.Cluster) -> None:
+        if interrupt:
+            signal_once()
+        for _ in range(3):
+            sd.sleep(1.0, cluster)
+
+    session = sd.Session(program, sd.Cluster({"worker": 1}))
+    text = ""
+    if what != "inject":  # it is the first to run the program
+        session.advance(until=2.5)
+        text = sd.share(session)
+    forks = [session.fork(0.5) for _ in range(MOST_RUNS)] if what == "trace" else []
+    calls: dict[str, Callable[[], object]] = {
+        "fork": lambda: session.fork(1.5),
+        "rewind": lambda: session.rewind(1.5),
+        "inject": lambda: session.inject({"kind": "crash", "task": "worker:0"}),
+        "trace": lambda: session.trace,  # the run was put aside, so it is done again
+        "open_share": lambda: sd.open_share(text, {"program": program}),
+    }
+    interrupt.append("now")
+    with pytest.raises(KeyboardInterrupt) as caught:
+        calls[what]()
+    interrupt.clear()
+    if what in ("rewind", "inject"):
+        assert session.state == "failed" and "session.rewind(t)" in caught.value.__notes__[0]
+        session.rewind(0.0)
+    else:
+        assert (session.state, session.now) == ("paused", 2.5) and len(forks) in (0, MOST_RUNS)
+    session.advance()
+    assert (session.state, session.now) == ("finished", 3.0)
