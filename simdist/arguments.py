@@ -6,7 +6,7 @@ import inspect
 import math
 import operator
 from enum import Enum
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Protocol, runtime_checkable
 
 from simdist.errors import InvalidArgumentError
@@ -18,6 +18,7 @@ __all__ = [
     "name_of_function",
     "number",
     "optional_flag",
+    "python_number",
     "require_arguments",
     "require_shallow",
     "takes",
@@ -136,6 +137,21 @@ def float_of(value: Real) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+
+
+def python_number(value: Any) -> Any:
+    """A number of NumPy, or of another library, as one of Python's; anything else as it is.
+
+    What is computed with a number of 32 bits has 32 bits, too: one of them would make the clock inexact.
+
+    Example:
+        >>> import numpy as np
+        >>> python_number(np.float32(0.5)), python_number(np.int32(3)), python_number("x")
+        (0.5, 3, 'x')
+    """
+    if type(value) in (int, float, bool) or not isinstance(value, Real):
+        return value
+    return operator.index(value) if isinstance(value, Integral) else float_of(value)
 
 
 def require_shallow(value: Any, what: str, nests: tuple[type, ...] = (tuple, list, dict)) -> None:

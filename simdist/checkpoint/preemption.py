@@ -67,7 +67,7 @@ class TerminationConfig:
             if function is not None and not callable(function):
                 raise TypeError(f"{name} is {function!r}; expected a function without arguments, or None")
         if self.grace_period is not None:
-            number(self.grace_period, "grace_period")
+            object.__setattr__(self, "grace_period", number(self.grace_period, "grace_period"))
 
 
 class _Calls:

@@ -40,10 +40,10 @@ class CoordinatorOptions:
 
     def __post_init__(self) -> None:
         whole_number(self.max_queued, "max_queued")
-        number(self.start_delay_s, "start_delay_s")
-        number(self.start_delay_max_s, "start_delay_max_s")
+        for name in ("start_delay_s", "start_delay_max_s"):
+            object.__setattr__(self, name, number(getattr(self, name), name))
         if self.watchdog_s is not None:
-            number(self.watchdog_s, "watchdog_s", at_least=1e-9)
+            object.__setattr__(self, "watchdog_s", number(self.watchdog_s, "watchdog_s", at_least=1e-9))
         whole_number(self.tolerated_time_outs, "tolerated_time_outs", 0)
 
     def is_full(self, queued: int) -> bool:

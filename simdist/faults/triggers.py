@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from simdist.arguments import python_number
 from simdist.errors import InvalidArgumentError
 from simdist.faults.parameters import Parameter, seconds, whole_number
 
@@ -34,6 +35,10 @@ class Trigger:
     at: float | None = field(default=None, metadata=seconds("a virtual second", optional=True))
     after_steps: int | None = field(default=None, metadata=whole_number("steps of the first task", at_least=1, optional=True))
     when: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("at", "after_steps"):
+            object.__setattr__(self, name, python_number(getattr(self, name)))
 
     def describe(self) -> str:
         """As it was given; a predicate has no text."""

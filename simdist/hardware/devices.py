@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from simdist.errors import InvalidArgumentError, did_you_mean
-from simdist.hardware.figures import check_figure
+from simdist.hardware.figures import keep_figures
 from simdist.hardware.jitter import NO_JITTER, Jitter
 
 __all__ = ["GIB", "Device", "Hardware", "device_for"]
@@ -58,9 +58,8 @@ class Device:
     name: str = "device"
 
     def __post_init__(self) -> None:
-        for figure in ("flops", "memory_bandwidth", "memory"):
-            check_figure("Device", figure, getattr(self, figure))
-        check_figure("Device", "launch_overhead", self.launch_overhead, may_be_zero=True)
+        keep_figures(self, "flops", "memory_bandwidth", "memory")
+        keep_figures(self, "launch_overhead", may_be_zero=True)
         if not isinstance(cast("object", self.jitter), Jitter):
             raise TypeError(f"Device: jitter must be a distribution such as LogNormal(0.1); got {self.jitter!r}.")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simdist.hardware.figures import check_figure
+from simdist.hardware.figures import keep_figures
 
 __all__ = ["DiskModel", "hdd", "nvme", "ssd"]
 
@@ -42,10 +42,8 @@ class DiskModel:
     name: str = "disk"
 
     def __post_init__(self) -> None:
-        for figure in ("read_bandwidth", "write_bandwidth", "capacity"):
-            check_figure("DiskModel", figure, getattr(self, figure))
-        for figure in ("latency", "fsync"):
-            check_figure("DiskModel", figure, getattr(self, figure), may_be_zero=True)
+        keep_figures(self, "read_bandwidth", "write_bandwidth", "capacity")
+        keep_figures(self, "latency", "fsync", may_be_zero=True)
 
     def read_seconds(self, size_bytes: float) -> float:
         """How long reading so many bytes takes."""

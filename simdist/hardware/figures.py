@@ -2,17 +2,18 @@
 
 Every figure is in base units (operations per second, bytes, bytes per second, seconds). Rates and sizes are positive, and
 may be infinite: an infinitely fast machine costs nothing. Waiting times are 0 or more, and finite: a wait without an end is
-a hang. Only checks live here.
+a hang. Models keep them as numbers of Python: times have 64 bits, whatever library a figure came from.
 """
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 
-from simdist.arguments import END_S, float_of
+from simdist.arguments import END_S, float_of, python_number
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["check_figure", "check_whole"]
+__all__ = ["check_figure", "check_whole", "keep_figures"]
 
 
 def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = False) -> None:
@@ -39,6 +40,24 @@ def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = Fa
     if not (float_of(value) >= 0) or (may_be_zero and float_of(value) >= END_S) or (value == 0 and not may_be_zero):
         expected = f"0 or more, and less than {END_S:g}" if may_be_zero else "more than 0"
         raise InvalidArgumentError(f"{owner}: {name} must be {expected}; got {value!r}.")
+
+
+def keep_figures(model: object, *names: str, owner: str = "", may_be_zero: bool = False) -> None:
+    """Check figures of a frozen model, and keep them as numbers of Python; one that is larger than all floats is infinite.
+
+    Args:
+        model: a dataclass that is being made.
+        names: of the figures.
+        owner: what the message calls the model; default its class.
+        may_be_zero: as of `check_figure`.
+
+    Raises:
+        As `check_figure`.
+    """
+    for name in names:
+        value = getattr(model, name)
+        check_figure(owner or type(model).__name__, name, value, may_be_zero=may_be_zero)
+        object.__setattr__(model, name, math.inf if float_of(value) == math.inf else python_number(value))
 
 
 def check_whole(owner: str, name: str, value: object) -> None:

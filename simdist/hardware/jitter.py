@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
-from simdist.hardware.figures import check_figure
+from simdist.hardware.figures import keep_figures
 
 __all__ = ["NO_JITTER", "Exponential", "Factors", "Jitter", "LogNormal", "NoJitter", "TwoPoint", "Uniform", "quantised"]
 
@@ -186,7 +186,7 @@ class TwoPoint(Jitter):
 
     def __post_init__(self) -> None:
         _check_range(self, self.low, self.high)
-        check_figure("TwoPoint", "probability", self.probability, may_be_zero=True)
+        keep_figures(self, "probability", may_be_zero=True)
         if self.probability > 1:
             raise InvalidArgumentError(f"TwoPoint: probability must be from 0 to 1; got {self.probability!r}.")
 
@@ -259,8 +259,8 @@ def quantised(seconds: float) -> float:
 
 def _check_finite(owner: Jitter, name: str, value: float, may_be_zero: bool = False) -> None:
     kind = type(owner).__name__
-    check_figure(kind, name, value, may_be_zero=may_be_zero)
-    if math.isinf(value):
+    keep_figures(owner, name, may_be_zero=may_be_zero)
+    if math.isinf(getattr(owner, name)):
         raise InvalidArgumentError(f"{kind}: {name} must be finite; got {value!r}.")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simdist.hardware.figures import check_figure
+from simdist.hardware.figures import keep_figures
 
 __all__ = ["LinkModel"]
 
@@ -37,7 +37,7 @@ class LinkModel:
     name: str = "link"
 
     def __post_init__(self) -> None:
-        check_figure("Link", "bandwidth", self.bandwidth)
-        check_figure("Link", "latency", self.latency, may_be_zero=True)
+        keep_figures(self, "bandwidth", owner="Link")
+        keep_figures(self, "latency", owner="Link", may_be_zero=True)
         if not isinstance(self.shared, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"Link: shared must be True or False; got {self.shared!r}.")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from simdist.errors import InvalidArgumentError
-from simdist.hardware.figures import check_figure
+from simdist.hardware.figures import keep_figures
 from simdist.hardware.links import LinkModel
 from simdist.hardware.topology import FLAT_SWITCH, Racks, Topology, Torus
 
@@ -51,9 +51,9 @@ class Override:
         if self.bandwidth is None and self.latency is None:
             raise InvalidArgumentError(f"{owner}: give bandwidth=, latency= or both; nothing would change.")
         if self.bandwidth is not None:
-            check_figure(owner, "bandwidth", self.bandwidth)
+            keep_figures(self, "bandwidth", owner=owner)
         if self.latency is not None:
-            check_figure(owner, "latency", self.latency, may_be_zero=True)
+            keep_figures(self, "latency", owner=owner, may_be_zero=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +93,14 @@ class Network:
     name: str = "network"
 
     def __post_init__(self) -> None:
-        for figure in ("bandwidth", "intra_host_bandwidth"):
-            check_figure("Network", figure, getattr(self, figure))
-        for figure in ("latency", "intra_host_latency"):
-            check_figure("Network", figure, getattr(self, figure), may_be_zero=True)
+        keep_figures(self, "bandwidth", "intra_host_bandwidth")
+        keep_figures(self, "latency", "intra_host_latency", may_be_zero=True)
         if not isinstance(cast("object", self.intra_host_shared), bool):
             raise TypeError(f"Network: intra_host_shared must be True or False; got {self.intra_host_shared!r}.")
         if not isinstance(cast("object", self.topology), Topology):
             raise TypeError(f"Network: topology must be FlatSwitch(), Racks(...) or Torus(...); got {self.topology!r}.")
+        if not isinstance(cast("object", self.overrides), (tuple, list)):
+            raise TypeError(f"Network: overrides is {self.overrides!r}; make exceptions with with_port(...) and with_link(...).")
         wrong = [each for each in self.overrides if not isinstance(cast("object", each), Override)]
         if wrong:
             raise TypeError(f"Network: overrides has {wrong[0]!r}; make exceptions with with_port(...) and with_link(...).")

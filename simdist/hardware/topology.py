@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simdist.errors import InvalidArgumentError
-from simdist.hardware.figures import check_figure, check_whole
+from simdist.hardware.figures import check_whole, keep_figures
 from simdist.hardware.links import LinkModel
 
 __all__ = ["FLAT_SWITCH", "FlatSwitch", "Racks", "Topology", "Torus"]
@@ -116,8 +116,8 @@ class Racks(Topology):
 
     def __post_init__(self) -> None:
         check_whole("Racks", "tasks_per_rack", self.tasks_per_rack)
-        check_figure("Racks", "oversubscription", self.oversubscription)
-        check_figure("Racks", "hop_latency", self.hop_latency, may_be_zero=True)
+        keep_figures(self, "oversubscription")
+        keep_figures(self, "hop_latency", may_be_zero=True)
 
     def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
         uplink = self.tasks_per_rack * bandwidth / self.oversubscription

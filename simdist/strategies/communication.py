@@ -73,8 +73,10 @@ class CommunicationOptions:
     def __post_init__(self) -> None:
         whole_number(self.bytes_per_pack, "bytes_per_pack", 0)
         whole_number(self.num_packs, "num_packs", 1)
-        if self.timeout_seconds is not None and not number(self.timeout_seconds, "timeout_seconds", below=END_S) > 0:
-            raise InvalidArgumentError(f"timeout_seconds={self.timeout_seconds} must be a positive number of seconds, or None for ever.")
+        if self.timeout_seconds is not None:
+            object.__setattr__(self, "timeout_seconds", number(self.timeout_seconds, "timeout_seconds", below=END_S))
+            if not self.timeout_seconds:
+                raise InvalidArgumentError("timeout_seconds=0 must be a positive number of seconds, or None for ever.")
         plans = [name for name, wanted in self.of_gradients().items() if wanted]
         if len(plans) > 1:
             raise InvalidArgumentError(f"{' and '.join(plans)} are different ways for gradients to travel. Choose one of them.")
