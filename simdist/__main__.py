@@ -9,7 +9,8 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,31 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     try:
         compile(options.program.read_bytes(), str(options.program), "exec", dont_inherit=True)
+    except OSError as error:
+        print(f"{options.program} cannot be read: {error.strerror}.", file=sys.stderr)
+        return 2
     except (SyntaxError, ValueError) as error:
         print(f"{options.program} is not Python: {error}", file=sys.stderr)
         return 2
+    with _as_script(options.program):
+        return _run_main(options)
+
+
+@contextmanager
+def _as_script(program: Path) -> Iterator[None]:
+    """Inside, modules beside a program are found and ``sys.argv`` is its own, as where Python runs it."""
+    folder, words = str(program.resolve().parent), sys.argv
+    sys.path.insert(0, folder)
+    sys.argv = [str(program)]
+    try:
+        yield
+    finally:
+        sys.argv = words
+        with suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _run_main(options: argparse.Namespace) -> int:
     names: dict[str, Any] = runpy.run_path(str(options.program))
     if not takes(names.get("main"), seed=0, crash=True):
         print(

@@ -37,6 +37,19 @@ def test_run_of_what_is_not_python_says_so(tmp_path: Path, capsys: pytest.Captur
     assert "broken.py is not Python: invalid syntax" in capsys.readouterr().err
 
 
+def test_program_finds_modules_beside_it_and_words_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "beside_the_program.py").write_text("size = 7\n")
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nimport beside_the_program as b\ndef main(seed, crash):\n    print(b.size, sys.argv, seed, crash)\n")
+    words, folders = list(sys.argv), list(sys.path)
+    try:
+        assert main(["run", str(program), "--no-crash"]) == 0
+    finally:
+        sys.modules.pop("beside_the_program", None)
+    assert capsys.readouterr().out == f"7 {[str(program)]} 0 False\n"
+    assert (sys.argv, sys.path) == (words, folders)
+
+
 def test_keras_by_its_own_name_computes_with_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KERAS_BACKEND")
     code = "import simdist, keras; print(keras.backend.backend())"

@@ -89,7 +89,7 @@ class Outcome:
             path.parent.mkdir(parents=True, exist_ok=True)
             write(path)
         except (OSError, SimdistError) as error:
-            self.unwritten.append(f"{path} was not written: {error}. Give another path under [output].")
+            self.unwritten.append(f"{path} was not written: {str(error).rstrip('.')}. Give another path under [output].")
         else:
             self.lines.append(f"wrote {path}{hint}")
 

@@ -84,6 +84,8 @@ def _compiled(path: Path) -> CodeType:
         source = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError):
         raise NotFoundError(f"There is no program {path}. Give the path of a Python file, such as examples/all_roles.py.") from None
+    except OSError as error:
+        raise NotFoundError(f"{path} cannot be read: {error.strerror}. Give the path of a Python file.") from error
     try:
         return compile(source, str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:

@@ -153,12 +153,14 @@ def read_toml(path: Path) -> TomlTable:
     """The outermost table of a file.
 
     Raises:
-        NotFoundError: there is no such file.
+        NotFoundError: there is no such file, or it cannot be read.
         InvalidArgumentError: it is not TOML.
     """
     try:
         return TomlTable(str(path), "", tomllib.loads(path.read_bytes().decode()))
     except (FileNotFoundError, IsADirectoryError):
         raise NotFoundError(f"There is no file {path} that describes a cluster. Give the path of a TOML file.") from None
+    except OSError as error:
+        raise NotFoundError(f"{path} cannot be read: {error.strerror}. Give the path of a TOML file that describes a cluster.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgumentError(f"{path} is not TOML: {error}. Text stands in quotes, and a table begins with its [name].") from error

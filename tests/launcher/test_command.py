@@ -53,3 +53,9 @@ def test_arguments_of_a_script_need_a_cluster(paths: tuple[str, str], capsys: py
     assert "--cluster" in capsys.readouterr().err
     assert main(["run", paths[0]]) == 2
     assert "needs --cluster" in capsys.readouterr().err
+
+
+def test_cluster_file_below_a_file_is_refused_with_the_reason(paths: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    script, cluster = paths
+    assert main(["run", script, "--cluster", f"{cluster}/cluster.toml"]) == 2
+    assert "cluster.toml cannot be read: Not a directory. Give the path of a TOML file" in capsys.readouterr().err
