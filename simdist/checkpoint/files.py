@@ -27,6 +27,7 @@ from simdist.checkpoint.manifest import MANIFEST, Manifest, checksum_of, read_ma
 from simdist.checkpoint.paths import ArrayTree, flattened, nested
 from simdist.errors import DataLossError, InvalidArgumentError, NotFoundError
 from simdist.extras import needs
+from simdist.interrupts import delayed_interrupts
 from simdist.program.arrays import HostArray
 from simdist.trace.atomic_file import full_disks, remove_leftovers, unfinished_path
 
@@ -57,10 +58,12 @@ class Unfinished:
         with full_disks(target):
             _require_directory(target)
             try:
-                self._around.mkdir()  # Orbax, too, writes beside the path that it is given
-                _save(self._complete, nested({path: array for path, array in arrays.items() if array.size}))
-                complete = replace(manifest, files=_checksum_of_files(self._complete))
-                (self._complete / MANIFEST).write_text(complete.to_json(), encoding="utf-8")
+                # Orbax has threads that would write on after Ctrl-C, into a directory that is removed.
+                with delayed_interrupts():
+                    self._around.mkdir()  # Orbax, too, writes beside the path that it is given
+                    _save(self._complete, nested({path: array for path, array in arrays.items() if array.size}))
+                    complete = replace(manifest, files=_checksum_of_files(self._complete))
+                    (self._complete / MANIFEST).write_text(complete.to_json(), encoding="utf-8")
             except BaseException:
                 self.drop()
                 raise
@@ -110,7 +113,7 @@ def read(path: Path) -> tuple[Manifest, dict[str, HostArray]]:
     if _checksum_of_files(path) != manifest.files:  # what is damaged never gets to Orbax
         raise DataLossError(f"{str(path)!r} is damaged: its files are not what was saved. Restore another checkpoint of this directory.")
     try:
-        with _unlogged():
+        with _unlogged(), delayed_interrupts():
             found = flattened(_orbax().restore(path.absolute()))
     except (ModuleNotFoundError, MemoryError):
         raise
