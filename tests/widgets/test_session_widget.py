@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import threading
 from typing import Any
 
@@ -156,6 +157,26 @@ def test_ctrl_c_pauses_what_a_click_began_and_leaves_the_kernel_alone(monkeypatc
         assert "KeyboardInterrupt" in messages[-1]["error"]
 
     asyncio.run(story())
+
+
+def test_ctrl_c_in_the_programs_own_code_ends_the_cell_that_plays_or_does_a_script() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        sd.sleep(0.001, cluster)
+        signal.raise_signal(signal.SIGINT)
+
+    async def story() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            await Lab(program, sd.Cluster({"worker": 1})).play(pace=1.0)
+
+    lab = Lab(program, sd.Cluster({"worker": 1}))
+    with pytest.raises(KeyboardInterrupt):
+        lab.script([{"verb": "advance"}, {"verb": "seek", "t_s": 0.0}])
+    assert (lab.session.state, lab.session.now) == ("failed", 0.001)  # the second message was not carried out
+    loop = asyncio.new_event_loop()  # asyncio.run would take Ctrl-C itself
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
 
 
 def interrupted(*_: Any, **__: Any) -> None:

@@ -64,6 +64,7 @@ class Lab(SessionWidget):
 
         Raises:
             SimdistError, TypeError: they are no list of dicts, or one cannot be carried out; those before it have been.
+            KeyboardInterrupt: Ctrl-C; what was done so far stays.
         """
         lines: list[tuple[str, ...]] = []
         parts = cast(object, messages)

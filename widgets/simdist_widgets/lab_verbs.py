@@ -100,7 +100,7 @@ class Verbs:
         try:
             session.advance(**goal)
         except BaseException as error:
-            if error is not session.error:
+            if error is not session.error or isinstance(error, KeyboardInterrupt):  # Ctrl-C ends the cell, too
                 raise
         self._log(f"advance({', '.join(f'{name}={value!r}' for name, value in goal.items())})")
 

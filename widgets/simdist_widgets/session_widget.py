@@ -211,7 +211,7 @@ class SessionWidget(BaseWidget):
         try:
             session.advance_to(Slice(target_s if until_s is None else min(target_s, until_s), work_s))
         except BaseException as error:
-            if error is not session.error:
+            if error is not session.error or isinstance(error, KeyboardInterrupt):
                 raise
 
     def pause(self) -> None:
