@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, assert_never
 
@@ -26,7 +27,7 @@ from simdist.coordinator.policies import policy_of
 from simdist.coordinator.polling import Polling
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.queue_length import QueueLength
-from simdist.coordinator.refusals import require_outside_of_closures, require_same
+from simdist.coordinator.refusals import require_alive, require_outside_of_closures, require_same
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.round_closures import RoundClosures
 from simdist.coordinator.synchronization import Synchronization
@@ -35,6 +36,7 @@ from simdist.coordinator.watchdog import Watchdog
 from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError, TimedOutError
+from simdist.interrupts import delayed_interrupts
 from simdist.program.function import StepFunction
 from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.work import Handle
@@ -181,9 +183,11 @@ class ClusterCoordinator:
         self._wait_for_room()
         number, result = self.scheduled, Result(self.engine, self.scheduled, self._endings.require_end)
         self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
-        self.scheduled += 1
-        self._watchdog.scheduled()
-        self._carry_out(self.queue.schedule(number))
+        # With Ctrl-C between the decision and the message the worker would count as busy for ever. Where all are busy nothing is sent.
+        with delayed_interrupts() if self.queue.idle else nullcontext():
+            self.scheduled += 1
+            self._watchdog.scheduled()
+            self._carry_out(self.queue.schedule(number))
         return result
 
     def _wait_for_room(self) -> None:
