@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["delayed_interrupts", "noted_interrupts"]
+__all__ = ["delayed_interrupts", "noted_interrupts", "raise_noted"]
 
 
 @contextmanager
@@ -46,3 +46,16 @@ def delayed_interrupts() -> Iterator[list[BaseException]]:
     finally:
         if noted:
             signal.raise_signal(signal.SIGINT)
+
+
+def raise_noted(noted: list[BaseException]) -> None:
+    """Raise Ctrl-C that was noted after the last look: whatever looks into the list next may be another cell.
+
+    Example:
+        >>> raise_noted([ValueError()])
+        >>> raise_noted([KeyboardInterrupt()])
+        Traceback (most recent call last):
+        KeyboardInterrupt
+    """
+    if noted and isinstance(noted[-1], KeyboardInterrupt):
+        raise noted.pop()

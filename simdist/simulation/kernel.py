@@ -30,7 +30,7 @@ from simpy.events import NORMAL
 from simdist.arguments import END_S
 from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError
-from simdist.interrupts import noted_interrupts
+from simdist.interrupts import noted_interrupts, raise_noted
 from simdist.process_state import TaskContext, active
 from simdist.simulation.endless import no_time_to_wait
 from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, running, words
@@ -369,6 +369,7 @@ class Clock:
                 run_events(self, gate, what, self._stops, FEW_EVENTS)
                 if gate.callbacks is not None:
                     run_many_events(self, gate, what, self._stops, sys.maxsize)
+            raise_noted(self._stops)
         finally:
             self._driving, self._hub = False, outer_hub
             _restore(outer)
