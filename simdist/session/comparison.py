@@ -53,6 +53,9 @@ def compare(first: Traced, second: Traced) -> Comparison:
     Args:
         first, second: sessions or clusters.
 
+    Raises:
+        TypeError: one is neither.
+
     Example:
         >>> import simdist as sd
         >>> def program(cluster):
@@ -66,6 +69,9 @@ def compare(first: Traced, second: Traced) -> Comparison:
         >>> print(sd.compare(one, one))
         the same
     """
+    for name, given in (("first", first), ("second", second)):
+        if not hasattr(given, "trace"):
+            raise TypeError(f"{name} is {given!r:.200}; expected a session or a cluster, whose trace is compared")
     traces = first.trace, second.trace
     places = first_difference(*traces), first_difference(*reversed(traces))
     if places == (None, None):

@@ -82,7 +82,7 @@ def open_share(text: str, programs: Mapping[str, Program]) -> Session:
 
     Raises:
         InvalidArgumentError: no such text, too long, of another version, or with something that is not known.
-        TypeError: `text` is no text.
+        TypeError: `text` is no text, or `programs` no mapping.
         KeyboardInterrupt: Ctrl-C; there is no session then.
 
     Warns:
@@ -97,6 +97,8 @@ def open_share(text: str, programs: Mapping[str, Program]) -> Session:
         >>> sd.open_share(sd.share(session), programs={"wait": wait}).now
         1.0
     """
+    if not isinstance(cast("object", programs), Mapping):
+        raise TypeError(f"programs is {programs!r:.200}; expected programs by their names, such as {{'program': program}}")
     given = _decoded(text)
     if set(given) != FIELDS:
         raise InvalidArgumentError(f"This is no session: it has the fields {sorted(given)}; expected {sorted(FIELDS)}.")

@@ -215,3 +215,19 @@ def test_ctrl_c_in_the_programs_own_code_reaches_whatever_runs_it(what: str) -> 
         assert (session.state, session.now) == ("paused", 2.5) and len(forks) in (0, MOST_RUNS)
     session.advance()
     assert (session.state, session.now) == ("finished", 3.0)
+
+
+@pytest.mark.parametrize("given", [None, 3, "digest"])
+def test_what_has_no_trace_is_not_compared(given: Any) -> None:
+    session = session_of("coordinator")
+    with pytest.raises(TypeError, match=r"second is .* expected a session or a cluster"):
+        session.compare(given)
+    with pytest.raises(TypeError, match="first is"):
+        sd.compare(given, session)
+
+
+@pytest.mark.parametrize("given", [None, len, [len]])
+def test_programs_that_have_no_names_are_named_by_the_error(given: Any) -> None:
+    session = session_of("coordinator")
+    with pytest.raises(TypeError, match=r"programs is .* expected programs by their names"):
+        sd.open_share(sd.share(session, "coordinator"), given)
