@@ -27,7 +27,7 @@ from simdist.coordinator.policies import policy_of
 from simdist.coordinator.polling import Polling
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.queue_length import QueueLength
-from simdist.coordinator.refusals import require_alive, require_outside_of_closures, require_same
+from simdist.coordinator.refusals import require_outside_of_closures, require_same
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.round_closures import RoundClosures
 from simdist.coordinator.synchronization import Synchronization
