@@ -37,10 +37,8 @@ BROWSER = "browser and not exhaustive"
 # Their tests have processes of their own: one that runs all tests grows to four gigabytes, mostly of compiled code.
 # The folders with the longest files come first, so that no worker has such a file left when the other ends.
 GROUPS = {
-    "tests of training": ("tests/docs", "tests/training", "tests/estimator"),
-    "tests of bits": tuple(
-        f"tests/{name}" for name in ("strategies", "properties", "ledger", "program", "collectives", "golden", "notebooks")
-    ),
+    "tests of training": ("tests/strategies", "tests/docs", "tests/training", "tests/estimator"),
+    "tests of bits": tuple(f"tests/{name}" for name in ("properties", "ledger", "program", "collectives", "golden", "notebooks")),
 }
 # Where nothing is compiled yet, XLA takes half of the time of the tests; with these options it takes a third of that. The numbers are
 # the same but for last bits; tests that compare bits of plans, loops and kernels have what users have. (Without any optimisation it
