@@ -130,8 +130,8 @@ def test_rows_give_the_numbers_of_a_dense_step_in_every_plan(name: str, numerics
     rows = train(sd.Optimizer(OPTIMIZERS[name]()), steps=steps, numerics=numerics)
     dense = trained_densely(name, steps)
     if name in TAKE_ROOTS:
-        np.testing.assert_allclose(rows.table, dense.table, rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(rows.weights, dense.weights, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(rows.table, dense.table, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(rows.weights, dense.weights, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(rows.losses, dense.losses, rtol=1e-6)
     else:
         assert rows.table.tobytes() == dense.table.tobytes()
