@@ -67,7 +67,7 @@ class Restoring:
     def _wanted(self, found: Objects) -> dict[str, tuple[Part, str]]:
         """The parts that the checkpoint has, with their paths in it, all of which fit."""
         wanted: dict[str, tuple[Part, str]] = {}
-        slots = self._slots.moved(found.names)
+        slots = self._slots.moved(found.names, found.aliases)
         for path, part in found.parts.items():
             names = [path, *(alias for alias, first in found.aliases.items() if first == path)]
             saved_as = [there for name in names if (there := slots.get(name, self._rules.path_in(found, name))) is not None]

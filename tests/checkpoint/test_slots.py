@@ -20,12 +20,12 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
 }
 
 
-def built(strategy: Any, frozen: str, fits: bool) -> Any:
+def built(strategy: Any, frozen: str, fits: bool, optimizer: Any = None) -> Any:
     with strategy.scope():
         model = keras.Sequential([keras.Input((6,)), *(keras.layers.Dense(6, use_bias=False, name=name) for name in "abc")])
         for name in frozen:
             model.get_layer(name).trainable = False
-        model.compile(keras.optimizers.Adam(0.01), "mse")
+        model.compile(optimizer or keras.optimizers.Adam(0.01), "mse")
     if fits:
         model.fit(X, X, batch_size=8, verbose=0)
     return model
@@ -60,15 +60,82 @@ def test_slots_go_to_the_variables_that_had_them(kind: str, first: str, second: 
 def test_slots_keep_their_numbers_where_it_is_not_known_whose_they_are() -> None:
     alone = {"opt/2": "sgd/first_w_momentum", "opt/3": "sgd/first_b_momentum"}
     now = {"w": "second/w", "b": "second/b", "opt/2": "sgd_1/second_b_momentum"}
-    assert SavedSlots(alone, {}).moved(now) == {}
-    assert SavedSlots({**alone, "w": "first/w"}, {}).moved(now) == {}, "of one of them it is not known"
-    assert SavedSlots({**alone, "w": "first/w", "b": "first/b", "x/b": "first/b"}, {}).moved(now) == {}, "two have one name"
-    assert SavedSlots({**alone, "w": "first/w", "b": "first/b"}, {}).moved({"opt/2": "sgd_1/second_b_momentum"}) == {}
+    assert SavedSlots(alone, {}).moved(now, {}) == {}
+    assert SavedSlots({**alone, "w": "first/w"}, {}).moved(now, {}) == {"opt/2": None}, "it was the slot of another one"
+    assert SavedSlots({**alone, "w": "first/w", "b": "first/b", "x/b": "first/b"}, {}).moved(now, {}) == {"opt/2": None}, "one name of two"
+    assert SavedSlots({**alone, "w": "first/w", "b": "first/b"}, {}).moved({"opt/2": "sgd_1/second_b_momentum"}, {}) == {}
 
 
 def test_a_slot_of_a_variable_that_had_none_is_missing_and_others_are_found_by_their_kind() -> None:
     saved = SavedSlots(
         {"x": "m/x", "y": "m/y", "opt/2": "adam/m_x_momentum", "opt/3": "adam/m_x_velocity", "opt/0": "adam/iteration"}, {"z": "x"}
     )
-    assert saved.moved({"y": "n/y", "opt/2": "adam/n_y_momentum"}) == {"opt/2": None}
-    assert saved.moved({"z": "n/z", "opt/4": "adam/n_z_velocity", "opt/0": "adam/iteration"}) == {"opt/4": "opt/3"}
+    assert saved.moved({"y": "n/y", "opt/2": "adam/n_y_momentum"}, {}) == {"opt/2": None}
+    assert saved.moved({"z": "n/z", "opt/4": "adam/n_z_velocity", "opt/0": "adam/iteration"}, {}) == {"opt/4": "opt/3"}
+
+
+def arrays_by_layer(model: Any) -> dict[str, list[np.ndarray]]:
+    """What the optimizer keeps for each kernel, by its layer, and under "all" what belongs to all of them; in the optimizer's order."""
+    found: dict[str, list[np.ndarray]] = {"all": []}
+    optimizer = model.optimizer
+    each = (len(optimizer.variables) - len([one for one in optimizer.variables if not one.shape])) // len(model.trainable_variables)
+    kept = [np.asarray(one) for one in optimizer.variables if one.shape]
+    for number, kernel in enumerate(model.trainable_variables):
+        found[kernel.path.split("/")[1]] = kept[number * each : (number + 1) * each]
+    return found | {"all": [np.asarray(one) for one in optimizer.variables if not one.shape]}
+
+
+@pytest.mark.parametrize("kind", ["Adafactor", "Nadam", "Muon", "Ftrl"])
+@pytest.mark.parametrize(("first", "second"), [("a", ""), ("", "a"), ("a", "b")])
+def test_slots_that_are_called_otherwise_go_to_their_variables_too(kind: str, first: str, second: str, tmp_path: Path) -> None:
+    make = getattr(keras.optimizers, kind)
+    saved = built(sd.OneDeviceStrategy(), first, True, make(0.01))
+    path = sd.Checkpoint(model=saved).save(tmp_path / "ckpt")
+    model = built(sd.OneDeviceStrategy(), second, False, make(0.01))
+    model.optimizer.build(model.trainable_variables)
+    before = arrays_by_layer(model)
+    sd.Checkpoint(model=model).restore(path).expect_partial()
+    expected, found = arrays_by_layer(saved), arrays_by_layer(model)
+    for layer, arrays in found.items():
+        for number, array in enumerate(arrays):
+            np.testing.assert_array_equal(array, expected.get(layer, before[layer])[number])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("was_first", [True, False])
+def test_slots_of_an_optimizer_that_is_saved_by_a_name_of_its_own_go_to_their_variables(
+    was_first: bool, is_first: bool, tmp_path: Path
+) -> None:
+    def checkpoint(model: Any, first: bool) -> sd.Checkpoint:
+        names = {"optimizer": model.optimizer, "model": model}
+        return sd.Checkpoint(**(names if first else dict(reversed(names.items()))))
+
+    saved, model = built(sd.OneDeviceStrategy(), "a", fits=True), built(sd.OneDeviceStrategy(), "", fits=False)
+    path = checkpoint(saved, was_first).save(tmp_path / "ckpt")
+    model.optimizer.build(model.trainable_variables)
+    status = checkpoint(model, is_first).restore(path).expect_partial()
+    expected, found = slots_of(saved), slots_of(model)
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected.get(name, np.zeros((6, 6))))
+    assert len(status.missing) == 2
+
+
+def test_a_slot_of_which_only_the_number_is_known_takes_nothing_of_a_known_one() -> None:
+    saved = SavedSlots({"x": "m/x", "y": "m/d", "z": "m/d", "opt/2": "sgd/m_x_momentum"}, {})
+    now = {"x": "n/x", "y": "n/d", "z": "n/d", "opt/2": "sgd/n_d_momentum", "opt/3": "sgd/n_d_momentum", "opt/4": "sgd/n_x_momentum"}
+    assert saved.moved(now, {}) == {"opt/2": None, "opt/4": "opt/2"}
+    assert saved.moved({name: path for name, path in now.items() if name != "opt/4"}, {}) == {"opt/2": None}
+    several = {"x": "m/x", "y": "m/d", "z": "m/d", "opt/2": "sgd/m_d_momentum", "opt/3": "sgd/m_d_momentum", "opt/4": "sgd/m_x_momentum"}
+    assert SavedSlots(several, {}).moved({"x": "n/x", "y": "n/d", "z": "n/d", "opt/2": "sgd/n_x_momentum"}, {}) == {"opt/2": "opt/4"}
+
+
+def test_a_variable_of_the_program_is_no_slot_whatever_its_name(tmp_path: Path) -> None:
+    def variables(*names: str) -> dict[str, sd.Variable]:
+        with sd.OneDeviceStrategy().scope():
+            return {path: sd.Variable(float(number), name=name) for number, (path, name) in enumerate(zip("abc", names, strict=True), 1)}
+
+    path = sd.Checkpoint(**variables("loss", "rate", "loss_average")).save(tmp_path / "ckpt")
+    found = variables("loss", "rate", "rate_average")
+    found["c"].assign(0.0)
+    sd.Checkpoint(**found).restore(path).assert_consumed()
+    assert float(found["c"].numpy()) == 3.0
