@@ -53,7 +53,7 @@ def with_lane_sums(kernel: Kernel, scales: Sequence[float | None]) -> Kernel:
 
     def make() -> Kernel:
         closed = substituted(kernel.closed, lambda eqn: eqn.params["jaxpr"] if eqn.primitive.name == "jit" else None)
-        return kernel_of(f"{kernel.name}, added up", lambda *arrays: _Values(closed, arrays).outputs(scales), kernel.in_avals)
+        return kernel_of(f"{kernel.name}, added up", lambda *arrays: _Values(closed, arrays, scales).outputs(), kernel.in_avals)
 
     return _summing.get((kernel, tuple(scales)), make)
 
@@ -61,8 +61,9 @@ def with_lane_sums(kernel: Kernel, scales: Sequence[float | None]) -> Kernel:
 class _Values:
     """What a jaxpr computes from some arrays, and the sums of it over an axis."""
 
-    def __init__(self, closed: jex_core.ClosedJaxpr, arrays: Sequence[jax.Array]) -> None:
-        self.outvars = closed.jaxpr.outvars
+    def __init__(self, closed: jex_core.ClosedJaxpr, arrays: Sequence[jax.Array], scales: Sequence[float | None]) -> None:
+        self.outputs_and_scales = list(zip(closed.jaxpr.outvars, scales, strict=True))
+        self.needed = _needed_as_they_are(closed.jaxpr, scales)
         self.values: dict[Var, jax.Array] = {}
         self.values.update(zip((*closed.jaxpr.constvars, *closed.jaxpr.invars), (*closed.consts, *arrays), strict=True))
         self.made_by: dict[Var, JaxprEqn] = {}
@@ -71,9 +72,9 @@ class _Values:
             self.values.update(zip(eqn.outvars, called(closed.jaxpr, eqn, given, [self.values[var] for var in given]), strict=True))
             self.made_by.update(dict.fromkeys(eqn.outvars, eqn))
 
-    def outputs(self, scales: Sequence[float | None]) -> list[jax.Array]:
+    def outputs(self) -> list[jax.Array]:
         """The outputs, some of them added up."""
-        return [self._value(atom) if scale is None else self._scaled(atom, scale) for atom, scale in zip(self.outvars, scales, strict=True)]
+        return [self._value(atom) if scale is None else self._scaled(atom, scale) for atom, scale in self.outputs_and_scales]
 
     def _scaled(self, atom: Atom, scale: float) -> jax.Array:
         total = self.total(atom, 0)
@@ -82,9 +83,13 @@ class _Values:
     def _value(self, atom: Atom) -> jax.Array:
         return jnp.asarray(atom.val) if isinstance(atom, jex_core.Literal) else self.values[atom]
 
+    def _made_for_sums(self, atom: Atom) -> JaxprEqn | None:
+        """What makes a value that only sums over lanes need."""
+        return self.made_by.get(atom) if isinstance(atom, Var) and atom not in self.needed else None
+
     def total(self, atom: Atom, axis: int) -> jax.Array:
         """The sum of a value over one of its axes."""
-        eqn = self.made_by.get(atom) if isinstance(atom, Var) else None
+        eqn = self._made_for_sums(atom)
         rule = None if eqn is None else _RULES.get(eqn.primitive.name)
         total = None if eqn is None or rule is None else rule(self, eqn, axis)
         if total is None:
@@ -94,6 +99,9 @@ class _Values:
 
     def product(self, eqn: JaxprEqn, axis: int) -> jax.Array | None:
         """Of products of matrices, the one that sums over the lanes, too."""
+        return self._product(eqn, axis, is_swapped=False)
+
+    def _product(self, eqn: JaxprEqn, axis: int, is_swapped: bool) -> jax.Array | None:
         (left, right), (left_lanes, right_lanes) = eqn.params["dimension_numbers"]
         if axis >= len(left_lanes):
             return None
@@ -101,16 +109,24 @@ class _Values:
         # The lanes first: they come before the rows that are summed in memory, and nothing has to be moved.
         summed = (left_lanes[axis], *left), (right_lanes[axis], *right)
         lanes = tuple(left_lanes[number] for number in kept), tuple(right_lanes[number] for number in kept)
-        first, second = map(self._value, eqn.invars)
-        return jax.lax.dot_general(
-            first, second, (summed, lanes), precision=eqn.params["precision"], preferred_element_type=eqn.params["preferred_element_type"]
-        )
+        (first, second), precision = map(self._value, eqn.invars), eqn.params["precision"]
+        if is_swapped:
+            first, second, summed, lanes = second, first, (summed[1], summed[0]), (lanes[1], lanes[0])
+            precision = precision[::-1] if isinstance(precision, tuple) else precision
+        dtype = eqn.params["preferred_element_type"]
+        return jax.lax.dot_general(first, second, (summed, lanes), precision=precision, preferred_element_type=dtype)
 
     def transposed(self, eqn: JaxprEqn, axis: int) -> jax.Array:
-        """Of a transposed value."""
+        """Of a transposed value; of a transposed product, the product of the other two."""
         permutation = eqn.params["permutation"]
         gone = permutation[axis]
         left = [number - (number > gone) for number in permutation if number != gone]
+        product = self._made_for_sums(eqn.invars[0])
+        if product is not None and product.primitive.name == "dot_general" and left == [1, 0]:
+            # XLA takes half as long again for a product that it has to transpose.
+            total = self._product(product, gone, is_swapped=True)
+            if total is not None:
+                return total
         return jnp.transpose(self.total(eqn.invars[0], gone), left)
 
     def added(self, eqn: JaxprEqn, axis: int) -> jax.Array:
@@ -124,3 +140,16 @@ _RULES: dict[str, Callable[[_Values, JaxprEqn, int], jax.Array | None]] = {
     "transpose": _Values.transposed,
     "add_any": _Values.added,
 }
+
+
+def _needed_as_they_are(jaxpr: jex_core.Jaxpr, scales: Sequence[float | None]) -> set[Var]:
+    """The values that something else needs than sums over lanes: their stacks are made anyway, and a product that sums is a second one."""
+    needed = {atom for atom, scale in zip(jaxpr.outvars, scales, strict=True) if scale is None and isinstance(atom, Var)}
+    live = needed | {atom for atom in jaxpr.outvars if isinstance(atom, Var)}
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.effects or live.intersection(eqn.outvars):
+            given = variables_in(eqn.invars)
+            live.update(given)
+            passes_on = eqn.primitive.name in ("transpose", "add_any") and not needed.intersection(eqn.outvars)
+            needed.update(() if passes_on else given)
+    return needed

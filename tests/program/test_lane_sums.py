@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.interpreters import partial_eval
 
 from simdist.program.jaxprs import equations_in
 from simdist.program.kernels import Kernel, kernel_of
@@ -96,3 +97,35 @@ def test_the_lanes_are_summed_before_the_rows_so_that_nothing_is_moved() -> None
     products = [eqn for eqn in equations_in(summing.closed.jaxpr) if eqn.primitive.name == "dot_general"]
     (left, right), lanes = products[-1].params["dimension_numbers"]
     assert left[0] == right[0] == 0 and lanes == ((), ())
+
+
+def products_in(kernel: Kernel) -> list[Any]:
+    """The products that its outputs need."""
+    jaxpr, _ = partial_eval.dce_jaxpr(kernel.closed.jaxpr, [True] * len(kernel.closed.jaxpr.outvars))
+    return [eqn for eqn in equations_in(jaxpr) if eqn.primitive.name == "dot_general"]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [lambda g: [g], lambda g: [(g**2).sum()], lambda g: [g.T], lambda g: [g + 1]],
+    ids=["itself", "its norm", "transposed", "more"],
+)
+def test_a_stack_that_is_made_anyway_is_added_up_and_no_product_is_computed_twice(others: Callable[[Any], list[Any]]) -> None:
+    def gradients(x: Any, w: Any) -> list[Any]:
+        gradient = x.T @ jnp.tanh(x @ w)
+        return [gradient, *others(gradient)]
+
+    avals = [Aval((LANES, ROWS, 3), "float32"), Aval((3, 2), "float32")]
+    both = kernel_of("gradients and others", per_lane(gradients), avals)
+    summing = with_lane_sums(both, (1.0, None))
+    assert len(products_in(summing)) == len(products_in(both)) == 2
+    stacks, found = both(*arguments()), summing(*arguments())
+    np.testing.assert_allclose(found[0], np.asarray(stacks[0]).sum(0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found[1], stacks[1])
+
+
+def test_a_transposed_product_is_the_product_of_the_other_two() -> None:
+    summing = with_lane_sums(kernel("transposed"), (1.0,))
+    jaxpr, _ = partial_eval.dce_jaxpr(summing.closed.jaxpr, [True])
+    names = [eqn.primitive.name for eqn in equations_in(jaxpr)]
+    assert names.count("dot_general") == 2 and names[-1] == "dot_general"
