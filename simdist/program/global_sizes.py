@@ -54,7 +54,8 @@ def taken(sizes: list[GivenSize]) -> tuple[GivenSize, ...]:
 def differing_sizes(one: Sequence[GivenSize], other: Sequence[GivenSize], num_replicas: int) -> tuple[int, int] | None:
     """The first size of one replica that is another one of another replica; None where they agree.
 
-    They do, too, where each is the replica's rows by the number of replicas, as where no size is given. A loss of no rows is 0 by any size.
+    They do, too, where each is the replica's rows by the number of replicas, as where no size is given, and where each is its rows: that is
+    the mean over them, as a value to log or for a mean over the replicas. A loss of no rows is 0 by any size.
 
     Example:
         >>> differing_sizes([GivenSize(4, 8)], [GivenSize(4, 4)], 2), differing_sizes([GivenSize(4, 8)], [GivenSize(3, 6)], 2)
@@ -63,7 +64,7 @@ def differing_sizes(one: Sequence[GivenSize], other: Sequence[GivenSize], num_re
     if len(one) != len(other):
         return None  # one of them has sizes that its step computes
     for mine, theirs in zip(one, other, strict=True):
-        by_rows = all(given.size == given.rows * num_replicas for given in (mine, theirs))
+        by_rows = any(all(given.size == given.rows * factor for given in (mine, theirs)) for factor in (1, num_replicas))
         if mine.size != theirs.size and mine.rows and theirs.rows and not by_rows:
             return mine.size, theirs.size
     return None

@@ -40,7 +40,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     Raises:
         InvalidArgumentError: a scalar loss, weights that do not fit the losses, a negative size, or, without a size,
             losses of different lengths of which only some have the rows of their parts of a batch. At the next collective: replicas gave
-            different numbers, also those of other mains (each its own rows by the number of replicas is no difference).
+            different numbers, also those of other mains (each its own rows, or these by the number of replicas, is no difference).
         TypeError: the size is no whole number.
         FailedPreconditionError: called across the replicas.
 

@@ -80,6 +80,12 @@ def test_a_replica_may_take_the_others_to_have_as_many_rows(run: Callable[[Sizes
     assert run(lambda rank, rows: 2 * rows, 5) == pytest.approx([0.1 * 2 + 0.8 * 0.1 * 2 + 0.64 * 0.1 * 2] * 2)
 
 
+@pytest.mark.parametrize("run", PROGRAMS)
+def test_a_replica_may_take_the_mean_over_its_own_rows(run: Callable[[Sizes, int], list[float]]) -> None:
+    """Also where the last batch does not divide evenly: here into 3 and 2 rows, and 1 and 1."""
+    assert run(lambda rank, rows: rows, 5) == pytest.approx([1 - 0.6**3] * 2)
+
+
 def test_sizes_are_compared_in_their_order() -> None:
     one, other = [GivenSize(4, 8), GivenSize(4, 9)], [GivenSize(4, 8), GivenSize(4, 7)]
     assert differing_sizes(one, other, 2) == (9, 7)
