@@ -18,7 +18,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import JaxprEqn, Var
 
 from simdist.caches import shared
-from simdist.program.jaxprs import Atom, called, substituted, variables_in
+from simdist.program.jaxprs import Atom, aval_in, called, substituted, variables_in
 from simdist.program.kernels import KEPT_KERNELS, Kernel, kernel_of
 
 __all__ = ["adds_lanes", "lane_sum_scale", "with_lane_sums"]
@@ -122,7 +122,7 @@ class _Values:
         gone = permutation[axis]
         left = [number - (number > gone) for number in permutation if number != gone]
         product = self._made_for_sums(eqn.invars[0])
-        if product is not None and product.primitive.name == "dot_general" and left == [1, 0]:
+        if product is not None and left == [1, 0] and _is_of_two_matrices(product):
             # XLA takes half as long again for a product that it has to transpose.
             total = self._product(product, gone, is_swapped=True)
             if total is not None:
@@ -140,6 +140,15 @@ _RULES: dict[str, Callable[[_Values, JaxprEqn, int], jax.Array | None]] = {
     "transpose": _Values.transposed,
     "add_any": _Values.added,
 }
+
+
+def _is_of_two_matrices(eqn: JaxprEqn) -> bool:
+    """Whether it is one product in each lane, whose rows are those of one matrix and whose columns those of the other."""
+    if eqn.primitive.name != "dot_general":
+        return False
+    summed, lanes = eqn.params["dimension_numbers"]
+    kept = [len(aval_in(atom).shape) - len(summed[side]) - len(lanes[side]) for side, atom in enumerate(eqn.invars)]
+    return kept == [1, 1] and len(lanes[0]) == 1
 
 
 def _needed_as_they_are(jaxpr: jex_core.Jaxpr, scales: Sequence[float | None]) -> set[Var]:

@@ -27,6 +27,10 @@ def loss(x: Any, w: Any) -> Any:
     return (jnp.tanh(x @ w) @ w.T).sum()
 
 
+def cube(x: Any) -> Any:
+    return jnp.einsum("ai,aj,ak->aijk", x[:, 0], x[:, 1], x[:, 2])
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Sequence[Any]], tuple[int, ...]]] = {
     "a product of each lane": (per_lane(lambda x, w: [x.T @ jnp.tanh(x @ w)]), (3, 2)),
     "transposed": (per_lane(lambda x, w: [(jnp.tanh(x @ w).T @ x).T]), (3, 2)),
@@ -40,6 +44,9 @@ OTHERS: dict[str, tuple[Callable[..., Sequence[Any]], tuple[int, ...]]] = {
     "a number": (lambda x, w: [jnp.full((LANES, 2), 0.5, jnp.float32)], (2,)),
     "a product whose lanes are rows": (lambda x, w: [x.reshape(LANES, -1) @ jnp.ones((ROWS * 3, 2), jnp.float32)], (2,)),
     "a product with other lanes": (lambda x, w: [jnp.einsum("bri,rij->rbj", x, jnp.ones((ROWS, 3, 2))).swapaxes(0, 1)], (ROWS, 2)),
+    "a transposed product with two axes of lanes": (lambda x, w: [jnp.einsum("abi,abij->abj", x[:, :3], cube(x)).swapaxes(1, 2)], (3, 3)),
+    "a transposed product with a vector": (lambda x, w: [jnp.einsum("aij,ai->aj", x[:, :3], x[:, 0]).reshape(LANES, 3)], (3,)),
+    "a transposed product of a cube": (lambda x, w: [jnp.einsum("abij,ab->aij", cube(x), x[:, 0]).swapaxes(1, 2)], (3, 3)),
     "the second of two axes of lanes": (lambda x, w: [jnp.einsum("abi,abi->ba", x, x).T], (ROWS,)),
 }
 
