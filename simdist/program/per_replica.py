@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Never
 
 import jax
+import jax.numpy as jnp
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DTypeLike, HostArray, Tree, has_dtype
@@ -23,6 +24,7 @@ __all__ = [
     "ReplicaLocalResult",
     "has_values_of_replicas",
     "of_replica",
+    "on_each_replica",
     "per_replica",
     "rows_of",
     "spread",
@@ -179,8 +181,38 @@ def _one_or_each(parts: Sequence[Tree]) -> Tree:
         return parts[0]
     # An array at one replica may be None at another, which is not spread.
     values = [part.value if isinstance(part, ReplicaLocalResult) else part for part in parts]
+    if put_together := [value for value in values if isinstance(value, PerReplica)]:
+        return _put_together(put_together)
     same = not has_dtype(values[0]) and all(value is values[0] or value == values[0] for value in values)
     return values[0] if same else PerReplica(values)
+
+
+def _put_together(values: Sequence[PerReplica]) -> PerReplica:
+    """The result where each replica returned a `PerReplica` that the step has put together itself: of each replica its own value.
+
+    One of another number of values (for each device of a list, say) is the same at all replicas.
+    """
+    if values[0].num_replicas != len(values) or all(value is values[0] for value in values):
+        return values[0]
+    return PerReplica([value.values[position] for position, value in enumerate(values)], values[0].global_rows)
+
+
+def on_each_replica(value: Tree, count: int) -> Tree:
+    """The same value for each of several replicas; in a step of as many it is replica-local, as a result of `run` is.
+
+    Raises:
+        InvalidArgumentError: the value is a `PerReplica`.
+    """
+    if has_values_of_replicas(value):
+        raise InvalidArgumentError("A PerReplica was given to a broadcast, which gives one value to all replicas. Reduce it first.")
+    tracer = active_tracer()
+    if tracer is None or tracer.num_replicas != count:
+        return value if count == 1 else PerReplica([value] * count)
+    return value if count == 1 else ReplicaLocal(tracer, jax.tree_util.tree_map(_as_array, value))
+
+
+def _as_array(leaf: Tree) -> Tree:
+    return jnp.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf
 
 
 def of_replica(structure: Tree, position: int) -> Tree:

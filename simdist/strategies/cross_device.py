@@ -10,7 +10,7 @@ from typing import Any
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
-from simdist.program.per_replica import PerReplica
+from simdist.program.per_replica import PerReplica, on_each_replica
 from simdist.strategies import reduction
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
 
@@ -55,12 +55,16 @@ class CrossDeviceOps:
         return [self.reduce(reduce_op, value, destinations, options) for value, destinations in value_destination_pairs]
 
     def broadcast(self, tensor: Any, destinations: Any) -> Any:
-        """The value at each of several devices, as a `PerReplica`; at a single one, the value itself."""
+        """The value at each of several devices, as a `PerReplica`; at a single one, the value itself.
+
+        Raises:
+            InvalidArgumentError: the value is a `PerReplica`.
+        """
         if isinstance(destinations, PerReplica):
             count = destinations.num_replicas
         else:
             count = 1 if isinstance(destinations, str) else len(destinations)
-        return tensor if count == 1 else PerReplica([tensor] * count)
+        return on_each_replica(tensor, count)
 
 
 class _Packed(CrossDeviceOps):

@@ -8,7 +8,8 @@ from typing import Any
 
 from simdist.arguments import require_arguments
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.per_replica import PerReplica
+from simdist.program.per_replica import on_each_replica
+from simdist.program.tracing import active_tracer
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
 from simdist.variables.handles import own_variable, shown_name
@@ -122,6 +123,10 @@ class StrategyExtended:
         return value
 
     def broadcast_to(self, value: Any, destinations: Any) -> Any:
-        """The same value for every replica."""
-        count = len(self.strategy.ranks)
-        return value if count == 1 else PerReplica([value] * count)
+        """The same value for every replica.
+
+        Raises:
+            InvalidArgumentError: the value is a `PerReplica`.
+        """
+        tracer = active_tracer()
+        return on_each_replica(value, len(self.strategy.ranks) if tracer is None else tracer.num_replicas)

@@ -49,3 +49,34 @@ def test_batch_reduce_and_a_broadcast_to_the_places_of_a_value_gather_nothing() 
 
 def test_a_value_knows_how_many_replicas_have_one() -> None:
     assert sd.PerReplica([1.0, 2.0]).num_replicas == 2
+
+
+def by_operations(strategy: Strategy, value: Any, destinations: Any) -> Any:
+    return sd.ReductionToOneDevice().broadcast(value, destinations)
+
+
+def by_the_strategy(strategy: Strategy, value: Any, destinations: Any) -> Any:
+    return strategy.extended.broadcast_to(value, destinations)
+
+
+@pytest.mark.parametrize("broadcast", [by_operations, by_the_strategy])
+@pytest.mark.parametrize("asks_for_rank", [False, True])
+def test_a_step_returns_what_it_has_broadcast(broadcast: Callable[[Strategy, Any, Any], Any], asks_for_rank: bool) -> None:
+    def combine(strategy: Strategy, operations: CrossDeviceOps, x: Any) -> Any:
+        y = strategy.run(lambda x: x[0] * (1.0 + sd.get_replica_context().replica_id_in_sync_group * asks_for_rank), args=(x,))
+        total = strategy.reduce("sum", y, axis=None)
+        everywhere = broadcast(strategy, total, y)
+        added = strategy.reduce("sum", strategy.run(lambda y, total: total - y, args=(y, everywhere)), axis=None)
+        return broadcast(strategy, 5.0, y), everywhere, added
+
+    (fives, totals, added), _, names = reduced(sd.NcclAllReduce, combine)
+    total = 30.0 if asks_for_rank else 10.0
+    assert (fives.values, totals.values, float(added)) == ((5.0,) * 4, (total,) * 4, 3 * total)
+    assert names == {"all_reduce"}
+
+
+@pytest.mark.parametrize("broadcast", [by_operations, by_the_strategy])
+def test_a_broadcast_of_values_of_replicas_is_refused(broadcast: Callable[[Strategy, Any, Any], Any]) -> None:
+    values = sd.PerReplica([1.0, 2.0])
+    with pytest.raises(sd.errors.InvalidArgumentError, match="Reduce it first"):
+        broadcast(sd.MirroredStrategy(2), values, values)

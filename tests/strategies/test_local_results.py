@@ -39,3 +39,34 @@ def test_values_from_a_function_are_those_that_it_returned() -> None:
     found = strategy.experimental_local_results(values)
     assert [(list(one["numbers"]), one["rank"]) for one in found] == [([1, 1], 0), ([2, 2], 1)]
     assert [float(total) for total in strategy.experimental_local_results(strategy.run(lambda v: v["numbers"].sum(), (values,)))] == [2, 4]
+
+
+@pytest.mark.parametrize("asks_for_rank", [False, True])
+def test_a_step_returns_values_of_replicas_that_it_has_put_together(asks_for_rank: bool) -> None:
+    """Also where each replica is traced by itself, and has put all of them together."""
+    strategy = sd.MirroredStrategy(2)
+
+    @sd.function
+    def step(value: Any) -> Any:
+        doubled = strategy.run(lambda x: x * (2.0 + sd.get_replica_context().replica_id_in_sync_group * asks_for_rank), args=(value,))
+        total = strategy.reduce("sum", doubled, axis=None)
+        return sd.PerReplica(strategy.local_results(doubled)), sd.PerReplica([{"x": total}, {"x": total + 1}]), sd.PerReplica([total] * 3)
+
+    with strategy.scope():
+        doubled, totals, of_devices = step(np.float32(3.0))
+    factor = 3.0 if asks_for_rank else 2.0
+    assert doubled.values == (6.0, 3 * factor)
+    assert totals.values == ({"x": 6 + 3 * factor}, {"x": 7 + 3 * factor})
+    assert of_devices.values == (6 + 3 * factor,) * 3
+
+
+def test_a_step_whose_python_runs_each_time_returns_values_that_it_has_put_together() -> None:
+    strategy = sd.MirroredStrategy(2)
+
+    @sd.function
+    def step(x: Any) -> Any:
+        return sd.PerReplica([x, 2 * x])
+
+    step.run_eagerly = True
+    with strategy.scope():
+        assert [step(np.float32(x)).values for x in (3, 4)] == [(3.0, 6.0), (4.0, 8.0)]
