@@ -22,6 +22,7 @@ from simdist.program.saved_parts import SavedParts
 __all__ = [
     "Library",
     "Scope",
+    "add_library",
     "chosen_scope",
     "current_scope",
     "guarded",
@@ -31,6 +32,7 @@ __all__ = [
     "open_scopes",
     "opened",
     "register_default",
+    "require_libraries",
     "running",
     "running_scope",
     "start_own_default",
@@ -103,20 +105,69 @@ def opened(scope: Scope) -> Iterator[None]:
         FailedPreconditionError: another scope is open, or another thread drives a cluster now.
     """
     driving_thread.require()
-    stack = open_scopes.get()
+    stack, openings = open_scopes.get(), _openings.get()
     if stack and stack[-1] is not scope:
         raise FailedPreconditionError(
             f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(scope).__name__}."
         )
-    for name in [name for name in late_libraries if name in sys.modules]:
-        late_libraries[name]()
-        del late_libraries[name]
+    _late_libraries_added()
     with ExitStack() as closing:
         stack.append(scope)
         closing.callback(stack.remove, scope)
-        for library in libraries:
-            closing.enter_context(library.opened(scope))
+        opening = _Opening(scope, closing)
+        openings.append(opening)
+        closing.callback(openings.remove, opening)
+        opening.enter_libraries()
         yield
+        require_libraries()
+
+
+class _Opening:
+    """A scope that is open, with the libraries that have been entered for it."""
+
+    def __init__(self, scope: Scope, closing: ExitStack) -> None:
+        self.scope = scope
+        self.closing = closing
+        self.num_libraries = 0
+
+    def enter_libraries(self) -> None:
+        """Let those take part that do not yet."""
+        for library in libraries[self.num_libraries :]:
+            self.closing.enter_context(library.opened(self.scope))
+        self.num_libraries = len(libraries)
+
+
+_openings: TaskLocal[list[_Opening]] = TaskLocal(list)
+
+
+def add_library(library: Library) -> None:
+    """Let a library take part from now on, in the scopes of this task that are open, too."""
+    libraries.append(library)
+    for opening in _openings.get():
+        opening.enter_libraries()
+
+
+def _late_libraries_added() -> bool:
+    """Add the libraries that have been imported meanwhile; whether there are such."""
+    before = len(libraries)
+    for name in [name for name in late_libraries if name in sys.modules]:
+        late_libraries[name]()
+        del late_libraries[name]
+    return len(libraries) > before
+
+
+def require_libraries() -> None:
+    """Refuse a scope that was open when a library was imported: it does not own what the library has made in it.
+
+    Raises:
+        FailedPreconditionError: a scope of this task is one.
+    """
+    openings = _openings.get()
+    if openings and (_late_libraries_added() or openings[-1].num_libraries < len(libraries)):
+        raise FailedPreconditionError(
+            "Keras was imported for the first time while strategy.scope() was open, so what it has made there belongs to no strategy. "
+            "Write `from simdist import keras` first, before the scope is opened."
+        )
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from simdist.lookup.worker_copies import TableCopies, holding_tables
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
 from simdist.program.per_replica import PerReplica
-from simdist.program.scope import opened
+from simdist.program.scope import opened, require_libraries
 from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of, snapshot
 from simdist.randomness import derive_seed
@@ -220,6 +220,7 @@ class Strategy(ReplicaOperations):
 
     def create(self, variable: Variable, value: Any) -> None:
         """Place a new variable, with this first value."""
+        require_libraries()
         tracer = active_tracer()
         twin = None if tracer is None else tracer.existing_variable(variable)
         if twin is not None:

@@ -31,7 +31,7 @@ from simdist.program import tracing
 from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
 from simdist.program.fixed_reads import traced_once
 from simdist.program.saved_parts import SavedParts, built
-from simdist.program.scope import Scope, chosen_scope, libraries, opened
+from simdist.program.scope import Scope, add_library, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
 from simdist.randomness import derive_seed
 from simdist.training.saved_variables import saved_variables
@@ -339,9 +339,9 @@ def install() -> None:
     """Let scopes adopt Keras variables, steps refuse foreign ones, and tasks draw their own seeds. Done once."""
     if any(isinstance(library, KerasLibrary) for library in libraries):
         return
-    libraries.append(KerasLibrary())
     Operation._post_build = _built  # pyright: ignore[reportAttributeAccessIssue]
     stateless_scope.StatelessScope.__exit__ = _left
     seed_generator.make_default_seed = _seed_of_task
     jax_random.make_default_seed = _seed_of_task
     rng_utils.set_random_seed = keras.utils.set_random_seed = wraps(rng_utils.set_random_seed)(_set_random_seed)
+    add_library(KerasLibrary())
