@@ -5,13 +5,17 @@ Python delivers the signal to whatever code runs at that moment, which may be an
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports] - `signal` itself makes an enum of each handler, which takes five times as long
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
-__all__ = ["delayed_interrupts", "noted_interrupts", "raise_noted"]
+__all__ = ["delayed_interrupts", "noted_interrupts", "raise_noted", "uninterrupted"]
+
+SIGINT = int(signal.SIGINT)
 
 
 @contextmanager
@@ -59,3 +63,31 @@ def raise_noted(noted: list[BaseException]) -> None:
     """
     if noted and isinstance(noted[-1], KeyboardInterrupt):
         raise noted.pop()
+
+
+class uninterrupted:
+    """A short block that Ctrl-C does not leave in the middle: it is raised at the end, and a second one at once.
+
+    What is changed inside belongs together. Code inside may not wait. It costs less than `delayed_interrupts`, for what is done often.
+    """
+
+    __slots__ = ("_noted", "_previous")
+
+    def __enter__(self) -> None:
+        self._noted = False
+        self._previous: Any = None
+        if threading.get_ident() == threading.main_thread().ident:
+            self._previous = _signal.getsignal(SIGINT)
+            if self._previous is not None:
+                _signal.signal(SIGINT, self._note)
+
+    def _note(self, _signal: int, _frame: Any) -> None:
+        if self._noted:
+            raise KeyboardInterrupt
+        self._noted = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._previous is not None:
+            _signal.signal(SIGINT, self._previous)
+            if self._noted and kind is not KeyboardInterrupt:
+                signal.raise_signal(signal.SIGINT)

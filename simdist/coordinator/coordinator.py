@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, assert_never
 
@@ -36,7 +35,7 @@ from simdist.coordinator.watchdog import Watchdog
 from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError, TimedOutError
-from simdist.interrupts import delayed_interrupts
+from simdist.interrupts import uninterrupted
 from simdist.program.function import StepFunction
 from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.work import Handle
@@ -181,10 +180,9 @@ class ClusterCoordinator:
                 self.schedule_steps(fn, args, kwargs, 1)
             repeat = 1
         self._wait_for_room()
-        number, result = self.scheduled, Result(self.engine, self.scheduled, self._endings.require_end)
-        self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
-        # With Ctrl-C between the decision and the message the worker would count as busy for ever. Where all are busy nothing is sent.
-        with delayed_interrupts() if self.queue.idle else nullcontext():
+        with uninterrupted():  # a decision of the queue that is not carried out would never end
+            number, result = self.scheduled, Result(self.engine, self.scheduled, self._endings.require_end)
+            self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
             self.scheduled += 1
             self._watchdog.scheduled()
             self._carry_out(self.queue.schedule(number))

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError
+from simdist.interrupts import uninterrupted
 from simdist.process_state import TaskContext, TaskLocal
 from simdist.program.arrays import Array, Tree
 from simdist.program.saved_parts import SavedParts
@@ -111,15 +112,18 @@ def opened(scope: Scope) -> Iterator[None]:
             f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(scope).__name__}."
         )
     _late_libraries_added()
-    with ExitStack() as closing:
+    depth, closing = len(stack), ExitStack()
+    opening = _Opening(scope, closing)
+    try:
         stack.append(scope)
-        closing.callback(stack.remove, scope)
-        opening = _Opening(scope, closing)
         openings.append(opening)
-        closing.callback(openings.remove, opening)
         opening.enter_libraries()
         yield
         require_libraries()
+    finally:
+        with uninterrupted():  # nobody could close a scope that is left open
+            del stack[depth:], openings[depth:]
+            closing.close()
 
 
 class _Opening:

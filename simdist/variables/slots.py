@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.interrupts import uninterrupted
 from simdist.program.arrays import Array
 from simdist.program.scope import libraries
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
@@ -47,7 +48,8 @@ class OptimizerSlots:
             )
         self.variables = list(variables)
         was_built = optimizer.built
-        with jax.ensure_compile_time_eval():
+        # Keras takes an optimizer for built before it has all of its variables.
+        with jax.ensure_compile_time_eval(), uninterrupted():
             roles = apart(lambda: self._roles(optimizer))
         self.holders = list(zip(roles, optimizer.variables, strict=True))
         kept = [(role, v) for role, v in self.holders if was_built and role.kind in ("slot", "shared")]
