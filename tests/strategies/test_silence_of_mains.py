@@ -87,3 +87,12 @@ def test_a_main_that_is_paused_while_bytes_travel_is_a_time_out_for_the_others(r
         return
     with pytest.raises(sd.errors.TimedOutError, match="worker:1 did not go on"):
         run.join()
+
+
+def test_a_host_that_is_lost_for_good_is_named_with_what_to_do() -> None:
+    cluster, run = launched(lambda cluster: cluster.faults.lose_host("worker:1", at=0.12))
+    with pytest.raises(sd.errors.TimedOutError, match=r"worker:1 did not come.*lost hosts.*lose_host a restart_after="):
+        run.join()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster.close()

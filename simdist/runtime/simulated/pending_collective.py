@@ -355,8 +355,9 @@ class PendingCollective:
         )
         self.fail(
             TimedOutError(
-                f"{self.collective} was given up after {COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses and partitions of the fault "
-                "plan; launch the mains with restart='always' to start again, or set timeout_seconds."
+                f"{self.collective} was given up after {COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses, partitions and lost hosts "
+                "of the fault plan (give lose_host a restart_after=); launch the mains with restart='always' to start again, or set "
+                "timeout_seconds."
             )
         )
 
