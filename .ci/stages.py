@@ -116,9 +116,8 @@ def lessons_in_browser() -> list[Command]:
 
 
 def notebook_tests() -> list[Command]:
-    # beside the browser tests, where lessons are compiled as for users, there is one core for them; no student is there who predicts
-    env = {"SIMDIST_LESSONS_AUTOMATIC": "1", **quick_compilation()}
-    return [Command([*NOTEBOOKS, *([] if no_browser() is None else PARALLEL), "lessons"], env=env)]
+    # beside the browser tests there is one core for them; no student is there who predicts
+    return [Command([*NOTEBOOKS, *([] if no_browser() is None else PARALLEL), "lessons"], env={"SIMDIST_LESSONS_AUTOMATIC": "1"})]
 
 
 def front_end_checks() -> list[Command]:
