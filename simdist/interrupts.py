@@ -56,10 +56,11 @@ def raise_noted(noted: list[BaseException]) -> None:
     """Raise Ctrl-C that was noted after the last look: whatever looks into the list next may be another cell.
 
     Example:
-        >>> raise_noted([ValueError()])
-        >>> raise_noted([KeyboardInterrupt()])
-        Traceback (most recent call last):
-        KeyboardInterrupt
+        >>> try:
+        ...     raise_noted([KeyboardInterrupt()])
+        ... except KeyboardInterrupt:
+        ...     print("Ctrl-C")
+        Ctrl-C
     """
     if noted and isinstance(noted[-1], KeyboardInterrupt):
         raise noted.pop()

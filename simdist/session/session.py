@@ -248,11 +248,9 @@ class Session:
         """Inject a fault: now, unless it says when.
 
         Now is after all that has happened, also at this very moment: `advance(until=t)` lets everything of the second t happen first. The
-        same fault with ``"at": t``, injected or planned before, begins before what follows from that second: messages that are sent in it
-        are those that a delay or a loss concerns then, and does not concern here. It comes after what was due at t already when it was
-        injected, such as the end of the wait in which the program stands. So the end of a program's first wait comes before each injected
-        fault of its second, as a program that has not begun comes to that wait here. A fault that the program itself plans before it
-        waits (``cluster.faults``) comes first.
+        same fault with ``"at": t`` begins before what follows from that second, and concerns the messages that are sent in it, but after
+        what was due at t already when it was injected: the end of the wait in which the program stands, so also of its first one. A fault
+        that the program itself plans before it waits (``cluster.faults``) comes first.
 
         Args:
             fault: of any kind, as an object or as a dict such as ``{"kind": "crash", "task": "worker:1", "restart_after": 0.005}``;
