@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-__all__ = ["delayed_interrupts", "noted_interrupts", "raise_noted", "uninterrupted"]
+__all__ = ["delayed_interrupts", "noted_interrupts", "raise_noted"]
 
 SIGINT = int(signal.SIGINT)
 
@@ -37,21 +37,6 @@ def noted_interrupts(noted: list[BaseException]) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-@contextmanager
-def delayed_interrupts() -> Iterator[list[BaseException]]:
-    """Put Ctrl-C off until the end of the block, which may look into the list that it gets and end early; a second one raises at once."""
-    noted: list[BaseException] = []
-    try:
-        with noted_interrupts(noted):
-            yield noted
-    except KeyboardInterrupt:
-        noted.clear()
-        raise
-    finally:
-        if noted:
-            signal.raise_signal(signal.SIGINT)
-
-
 def raise_noted(noted: list[BaseException]) -> None:
     """Raise Ctrl-C that was noted after the last look: whatever looks into the list next may be another cell.
 
@@ -66,26 +51,32 @@ def raise_noted(noted: list[BaseException]) -> None:
         raise noted.pop()
 
 
-class uninterrupted:
-    """A short block that Ctrl-C does not leave in the middle: it is raised at the end, and a second one at once.
+class delayed_interrupts:
+    """Put Ctrl-C off until the end of a block, which may look into the list that it gets and end early; a second one raises at once.
 
-    What is changed inside belongs together. Code inside may not wait. It costs less than `delayed_interrupts`, for what is done often.
+    What is changed inside belongs together: it happens wholly, or an error of its own ends it.
+
+    Example:
+        >>> with delayed_interrupts() as noted:
+        ...     print(noted)
+        []
     """
 
     __slots__ = ("_noted", "_previous")
 
-    def __enter__(self) -> None:
-        self._noted = False
+    def __enter__(self) -> list[BaseException]:
+        self._noted: list[BaseException] = []
         self._previous: Any = None
         if threading.get_ident() == threading.main_thread().ident:
             self._previous = _signal.getsignal(SIGINT)
             if self._previous is not None:
                 _signal.signal(SIGINT, self._note)
+        return self._noted
 
     def _note(self, _signal: int, _frame: Any) -> None:
         if self._noted:
             raise KeyboardInterrupt
-        self._noted = True
+        self._noted.append(KeyboardInterrupt())
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._previous is not None:

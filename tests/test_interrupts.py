@@ -14,7 +14,7 @@ import pytest
 import simdist as sd
 from simdist import keras
 from simdist.coordinator.coordinator import ClusterCoordinator
-from simdist.interrupts import uninterrupted
+from simdist.interrupts import delayed_interrupts
 from simdist.program import scope as scopes
 
 
@@ -24,10 +24,10 @@ def interrupt() -> None:
 
 def test_ctrl_c_waits_for_the_end_of_the_block_and_a_second_one_does_not() -> None:
     before, came = signal.getsignal(signal.SIGINT), list[str]()
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
+    with pytest.raises(KeyboardInterrupt), delayed_interrupts():
         interrupt()
         came.append("the end")
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
+    with pytest.raises(KeyboardInterrupt), delayed_interrupts():
         interrupt()
         interrupt()
         came.append("never")
@@ -36,15 +36,15 @@ def test_ctrl_c_waits_for_the_end_of_the_block_and_a_second_one_does_not() -> No
 
 def test_an_inner_block_hands_ctrl_c_on_to_the_outer_one() -> None:
     came = list[str]()
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        with uninterrupted():
+    with pytest.raises(KeyboardInterrupt), delayed_interrupts():
+        with delayed_interrupts():
             interrupt()
         came.append("the end")
     assert came == ["the end"]
 
 
 def test_an_error_of_the_block_is_the_context_of_the_interrupt() -> None:
-    with pytest.raises(KeyboardInterrupt) as raised, uninterrupted():
+    with pytest.raises(KeyboardInterrupt) as raised, delayed_interrupts():
         interrupt()
         raise ValueError("of the block")
     assert isinstance(raised.value.__context__, ValueError)
@@ -54,7 +54,7 @@ def test_a_block_of_another_thread_leaves_signals_alone() -> None:
     seen = list[Any]()
 
     def block() -> None:
-        with uninterrupted():
+        with delayed_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=block)

@@ -35,7 +35,7 @@ from simdist.coordinator.watchdog import Watchdog
 from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError, TimedOutError
-from simdist.interrupts import uninterrupted
+from simdist.interrupts import delayed_interrupts
 from simdist.program.function import StepFunction
 from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.work import Handle
@@ -180,7 +180,7 @@ class ClusterCoordinator:
                 self.schedule_steps(fn, args, kwargs, 1)
             repeat = 1
         self._wait_for_room()
-        with uninterrupted():  # a decision of the queue that is not carried out would never end
+        with delayed_interrupts():  # a decision of the queue that is not carried out would never end
             number, result = self.scheduled, Result(self.engine, self.scheduled, self._endings.require_end)
             self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
             self.scheduled += 1

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError
-from simdist.interrupts import uninterrupted
+from simdist.interrupts import delayed_interrupts
 from simdist.process_state import TaskContext, TaskLocal
 from simdist.program.arrays import Array, Tree
 from simdist.program.saved_parts import SavedParts
@@ -121,7 +121,7 @@ def opened(scope: Scope) -> Iterator[None]:
         yield
         require_libraries()
     finally:
-        with uninterrupted():  # nobody could close a scope that is left open
+        with delayed_interrupts():  # nobody could close a scope that is left open
             del stack[depth:], openings[depth:]
             closing.close()
 

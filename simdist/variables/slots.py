@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.interrupts import uninterrupted
+from simdist.interrupts import delayed_interrupts
 from simdist.program.arrays import Array
 from simdist.program.scope import libraries
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
@@ -49,7 +49,7 @@ class OptimizerSlots:
         self.variables = list(variables)
         was_built = optimizer.built
         # Keras takes an optimizer for built before it has all of its variables.
-        with jax.ensure_compile_time_eval(), uninterrupted():
+        with jax.ensure_compile_time_eval(), delayed_interrupts():
             roles = apart(lambda: self._roles(optimizer))
         self.holders = list(zip(roles, optimizer.variables, strict=True))
         kept = [(role, v) for role, v in self.holders if was_built and role.kind in ("slot", "shared")]
