@@ -72,15 +72,23 @@ def bound_for_each(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], res
     calls: list[BoundCall] = []
     before: tuple[Hashable, ...] | None = None
     for resolve in resolves:
-        leaves = [_kept(name, resolve(leaf)) for leaf in given]
+        leaves = tuple([_kept(name, resolve(leaf)) for leaf in given])
+        if calls and all(map(_are_equal_arrays, leaves, calls[-1].leaves)):
+            calls.append(BoundCall(structure, leaves, local_specs, (), leaves, calls[-1].key))
+            continue
         fixed = tuple([_fixed(name, leaf) for leaf in leaves])
         if before is not None and all(map(_is_same, fixed, before)):
             key = calls[-1].key
         else:
             before, key = fixed, _key(name, structure, local_specs, fixed)
         iterators, arrays = [leaf for leaf in leaves if is_iterator(leaf)], [leaf for leaf in leaves if is_array(leaf)]
-        calls.append(BoundCall(structure, tuple(leaves), local_specs, tuple(iterators), tuple(arrays), key))
+        calls.append(BoundCall(structure, leaves, local_specs, tuple(iterators), tuple(arrays), key))
     return calls
+
+
+def _are_equal_arrays(one: Tree, other: Tree) -> bool:
+    """Whether the same is fixed of two arguments, as each is an array of numpy with the same type; False where it takes longer to know."""
+    return type(one) is np.ndarray is type(other) and one.dtype is other.dtype and one.shape == other.shape
 
 
 def _kept(name: str, leaf: Tree) -> Tree:

@@ -10,6 +10,7 @@ updates are put back into it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import jax
 
@@ -52,6 +53,7 @@ class GroupStates:
         self.bundles: list[Bundle | None] = []
         self.versions: list[int] = []
         self.devices: list[tuple[str, ...]] = []
+        self._holders: list[frozenset[str]] = []  # the same devices; a step asks each replica's, however many there are
         self.groups: list[Group] = []
         self.joined: dict[int, tuple[int, list[int]]] = {}
 
@@ -59,6 +61,7 @@ class GroupStates:
         self.bundles.append(Bundle.of(arrays))
         self.versions.append(0)
         self.devices.append(group.cells[0].devices)
+        self._holders.append(_set_of(group.cells[0].devices))
         self.groups.append(group)
         return len(self.groups) - 1
 
@@ -129,13 +132,17 @@ class GroupStates:
         self._hold(device, name, size_bytes)
 
     def forget(self, number: int) -> None:
-        self.devices[number], self.bundles[number] = (), None
+        self.devices[number], self._holders[number], self.bundles[number] = (), frozenset(), None
 
     def devices_of(self, number: int) -> tuple[str, ...]:
         return self.devices[number]
 
+    def is_on(self, number: int, device: str) -> bool:
+        """Whether this device holds a group."""
+        return device in self._holders[number]
+
     def lie_at(self, number: int, devices: tuple[str, ...]) -> None:
-        self.devices[number] = devices
+        self.devices[number], self._holders[number] = devices, _set_of(devices)
         self.groups[number].lie_at(devices)
 
     def lose(self, task: str) -> None:
@@ -146,3 +153,8 @@ class GroupStates:
                 self.lie_at(number, left)
             elif not left:
                 self.forget(number)
+
+
+@lru_cache(maxsize=64)
+def _set_of(devices: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(devices)  # groups on the same devices share one

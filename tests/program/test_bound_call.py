@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -60,6 +61,15 @@ def test_calls_of_several_replicas_have_one_key_where_their_arguments_are_alike(
     assert [call.arrays[0].tolist() for call in (first, second, third)] == [[0, 0], [1, 1], [1, 1, 1]]
     for rank, call in enumerate((first, second, third)):
         assert call.key == bound("step", (parts, 7), {"rate": 0.5}, resolves[rank]).key
+
+
+@pytest.mark.parametrize("other", [np.ones((2, 1), np.float32), np.ones(2, np.int32), np.ones(2, ">f4"), jnp.ones(2), np.float32(1), 1.0])
+def test_a_call_has_the_key_that_it_has_alone_whatever_came_before_it(other: Any) -> None:
+    values = [np.zeros(2, np.float32), np.ones(2, np.float32), other, np.ones(2, np.float32)]
+    resolves: list[Callable[[Any], Any]] = [lambda _, value=value: value for value in values]
+    for call, resolve in zip(bound_for_each("step", (0,), {}, resolves), resolves, strict=True):
+        alone = bound("step", (0,), {}, resolve)
+        assert (call.key, [array.shape for array in call.arrays]) == (alone.key, [array.shape for array in alone.arrays])
 
 
 def test_calls_of_replicas_whose_fixed_arguments_differ_have_keys_of_their_own() -> None:

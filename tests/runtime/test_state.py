@@ -84,6 +84,7 @@ def test_a_group_that_was_dropped_is_no_longer_there(groups: Groups) -> None:
     cell = groups.cell(1)
     groups.layout.drop([cell])
     assert groups.states.devices_of(cell.group.number) == ()
+    assert not groups.states.is_on(cell.group.number, "ps:0")
     with pytest.raises(UnavailableError, match="v1"):
         groups.states.present(cell.group.number)
 
@@ -95,6 +96,7 @@ def test_a_death_takes_what_lay_there_alone_and_leaves_the_other_copies(groups: 
     with pytest.raises(UnavailableError, match=r"ps:0 has lost its variables \(v1\)"):
         groups.states.present(alone.group.number)
     assert groups.states.devices_of(copies.group.number) == copies.devices == ("worker:1",)
+    assert [groups.states.is_on(copies.group.number, device) for device in ("worker:0", "worker:1")] == [False, True]
     assert groups.values(copies.group.number) == [2]
     assert groups.values(apart.group.number) == [3]
     groups.states.lose("worker:1")

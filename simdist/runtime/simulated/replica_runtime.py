@@ -75,9 +75,8 @@ class SimulatedReplica(TakesPart):
 
     def _read_from(self, op: ReadGroups, first: int) -> Sequence[Bundle] | Later:
         """Fetch groups from other devices, one after the other; then the read is done."""
-        devices = self.states.devices
         for number in range(first, len(op.numbers)):
-            if self.device not in devices[op.numbers[number]]:
+            if not self.states.is_on(op.numbers[number], self.device):
                 self._fetch(op.numbers[number], lambda number=number: self._read_from(op, number + 1))
                 return PENDING
         return [self.versions.after(group, self.updates.get(group, 0)) for group in op.numbers]
@@ -112,7 +111,7 @@ class SimulatedReplica(TakesPart):
         devices = self.states.devices[part.group]
         if not devices:
             raise self.states.groups[part.group].lost_error()
-        if self.collective_group is None and self.device not in devices:
+        if self.collective_group is None and not self.states.is_on(part.group, self.device):
             self._travel(self.device, devices[0], part.size_bytes, "update", lambda: self._change(op, operands, number))
             return PENDING
         return self._change(op, operands, number)
@@ -176,8 +175,7 @@ class SimulatedReplica(TakesPart):
 
     def _where(self, part: Apply) -> str:
         """The device that carries out an update: this one, or the only one that has the variable."""
-        devices = self.states.devices[part.group]
-        return self.device if self.device in devices else devices[0]
+        return self.device if self.states.is_on(part.group, self.device) else self.states.devices[part.group][0]
 
     def step_done(self) -> None:
         if self.leads:
