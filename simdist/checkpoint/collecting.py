@@ -16,6 +16,7 @@ from simdist.checkpoint.manifest import COUNTERS, ArrayEntry, Manifest, checksum
 from simdist.checkpoint.objects import Objects
 from simdist.checkpoint.parts import Contents, StatePart, VariablePart
 from simdist.checkpoint.rules import add_waiting, labels_of_rules
+from simdist.checkpoint.slot_labels import labels_of_slots
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState
@@ -66,7 +67,7 @@ def collected(found: Objects, mains: Mains, counters: Mapping[str, SavedState], 
     states = {path: part.state() for path, part in found.parts.items() if isinstance(part, StatePart)}
     everywhere, all_states = mains.all_of(local, {"states": states, "draws": _draws(mains)})
     _require_same_paths([[*values, *one["states"]] for values, one in zip(everywhere, all_states, strict=True)])
-    contents = Contents(rules=labels_of_rules(found))
+    contents = Contents(rules=labels_of_rules(found), slots=dict(labels_of_slots(found)))
     for part in arrays.values():
         part.save(contents, everywhere)
     for values in waiting:
@@ -74,7 +75,8 @@ def collected(found: Objects, mains: Mains, counters: Mapping[str, SavedState], 
     for path in states:
         contents.states[path] = [one["states"][path] for one in all_states]
     draws = {task: drawn for one in all_states for task, drawn in one["draws"].items()}
-    contents.states[COUNTERS] = {**counters, "draws": draws, **({"rules": contents.rules} if contents.rules else {})}
+    labels = {name: labels for name, labels in (("rules", contents.rules), ("slots", contents.slots)) if labels}
+    contents.states[COUNTERS] = {**counters, "draws": draws, **labels}
     contents.arrays.setdefault("simdist/saves", np.asarray(counters.get("save_counter", 0), np.int32))
     return Saved(contents, found.aliases, _held_by(found, mains, contents.arrays))
 

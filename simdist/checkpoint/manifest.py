@@ -30,6 +30,8 @@ VERSION = 1
 COUNTERS = "simdist/counters"
 """Where a checkpoint keeps its own state: its number of saves, and the random streams."""
 MAX_AXES = 32
+LABEL_PARTS = 5
+"""So many texts has the label of a slot."""
 KINDS: dict[str, type | tuple[type, ...]] = {
     "number": int,
     "sequence": int,
@@ -151,6 +153,7 @@ def _checked(path: Path, found: Mapping[str, Any]) -> Manifest:
         _require(all(isinstance(of_mains, list) and of_mains for path, of_mains in body["states"].items() if path != COUNTERS))
         counters: dict[str, Any] = body["states"].get(COUNTERS, {"save_counter": 0, "draws": {}})
         _require(all(map(_is_rules, counters.get("rules", {}).values())))
+        _require(all(map(_is_label, counters.get("slots", {}).values())))
         _require(_is_count(counters["save_counter"]) and all(map(_is_count, counters["draws"].values())))
         return Manifest(arrays=arrays, **{name: value for name, value in body.items() if name != "arrays"})
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -172,6 +175,10 @@ def _is_count(value: object) -> bool:
 def _is_rules(value: object) -> bool:
     rules = cast("list[object]", value)
     return isinstance(value, list) and all(isinstance(rule, list) and all(isinstance(one, str) for one in _items(rule)) for rule in rules)
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, list) and len(_items(value)) == LABEL_PARTS and all(isinstance(one, str) for one in _items(value))
 
 
 def _items(of_list: object) -> list[object]:

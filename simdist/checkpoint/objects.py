@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 from simdist.checkpoint.parts import KEPT, CompanionPart, OwnPart, Part, PlainVariablePart, Stateful, StatePart, VariablePart
 from simdist.checkpoint.paths import replace_parts
 from simdist.errors import InvalidArgumentError
-from simdist.program.saved_parts import OwnState, SavedScope
+from simdist.program.saved_parts import OwnState, SavedScope, SlotOf
 from simdist.program.scope import libraries
 from simdist.variables.handles import own_variable
 from simdist.variables.optimizer import Optimizer
@@ -44,6 +44,7 @@ class Objects:
         unbuilt: objects whose variables do not exist yet, or not all, with their paths.
         derived: what renews the values that objects have made of their variables, by their paths.
         optimizers: of Optax, by their paths.
+        slots: whose the variables of Keras optimizers are, by their first paths.
     """
 
     parts: dict[str, Part] = field(default_factory=dict[str, Part])
@@ -51,6 +52,7 @@ class Objects:
     unbuilt: list[tuple[str, object]] = field(default_factory=list[tuple[str, object]])
     derived: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
     optimizers: dict[str, Optimizer] = field(default_factory=dict[str, Optimizer])
+    slots: dict[str, SlotOf] = field(default_factory=dict[str, SlotOf])
     _paths: dict[int, str] = field(default_factory=dict[int, str])
     _strategies: list[SavedScope] = field(default_factory=list[SavedScope])
 
@@ -80,9 +82,10 @@ class Objects:
         own = {path: part.variable.name for path, part in self.parts.items() if isinstance(part, VariablePart)}
         return own | {path: part.variable.path for path, part in self.parts.items() if isinstance(part, PlainVariablePart)}
 
-    def names_of(self, variable: Variable) -> list[str]:
-        """The paths of a variable, the first one first; none where it is not among the objects."""
-        first = self._paths.get(id(variable.placement.cells[0]))
+    def names_of(self, variable: object) -> list[str]:
+        """The paths of a variable, ours or of Keras, the first one first; none where it is not among the objects."""
+        own = own_variable(variable)
+        first = self._paths.get(id(variable if own is None else own.placement.cells[0]))
         return [] if first is None else [first, *(alias for alias, path in self.aliases.items() if path == first)]
 
     def _add_kept(self, number: int, strategy: SavedScope) -> None:
@@ -133,6 +136,7 @@ class Objects:
                     self._note(PlainVariablePart(below, variable))
                 else:
                     self._variable(below, own)
+            self.slots |= {below: owner for name, owner in found.slots.items() if (below := f"{path}/{name}") in self.parts}
             for name, state in found.custom.items():
                 self._note(OwnPart(f"{path}/{name}", state, state.holder))
             self.unbuilt += [(path, holder) for holder in found.unbuilt]

@@ -73,6 +73,7 @@ class Contents:
         states: plain data by path.
         replicas: of arrays with replica-local values: how many, by path.
         rules: which variables each rule of an Optax optimizer has, by the path of the optimizer.
+        slots: whose the variables of Keras optimizers are, by path (`simdist.checkpoint.slot_labels`).
     """
 
     arrays: dict[str, HostArray] = field(default_factory=dict[str, HostArray])
@@ -80,6 +81,7 @@ class Contents:
     states: dict[str, SavedState] = field(default_factory=dict[str, SavedState])
     replicas: dict[str, int] = field(default_factory=dict[str, int])
     rules: dict[str, list[list[str]]] = field(default_factory=dict[str, list[list[str]]])
+    slots: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
 
 class ArrayPart(Protocol):

@@ -18,6 +18,7 @@ from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import KEPT, REPLICA_VALUES, CompanionPart, Contents, OwnPart, Part, StatePart, VariablePart
 from simdist.checkpoint.rules import SavedRules
+from simdist.checkpoint.slot_labels import Label, labels_of_slots
 from simdist.checkpoint.slots import SavedSlots
 from simdist.checkpoint.status import RestoreStatus
 from simdist.program.arrays import HostArray
@@ -51,7 +52,8 @@ class Restoring:
         self.counter: int = counters["save_counter"]
         self._draws: dict[str, int] = counters["draws"]
         self._rules = SavedRules(counters.get("rules", {}), self.manifest.aliases, self.contents)
-        self._slots = SavedSlots(names, self.manifest.aliases)
+        self._labels = {path: Label(*label) for path, label in counters.get("slots", {}).items()}
+        self._slots = SavedSlots(names, self.manifest.aliases, self._labels)
         self._used: set[str] = set()
         self._followed: Followed = {}
         self._waiting: tuple[str, ...] = ()  # the beginnings of paths for which there are no variables yet
@@ -67,7 +69,7 @@ class Restoring:
     def _wanted(self, found: Objects) -> dict[str, tuple[Part, str]]:
         """The parts that the checkpoint has, with their paths in it, all of which fit."""
         wanted: dict[str, tuple[Part, str]] = {}
-        slots = self._slots.moved(found.names, found.aliases)
+        slots = self._slots.moved(found.names, found.aliases, labels_of_slots(found))
         for path, part in found.parts.items():
             names = [path, *(alias for alias, first in found.aliases.items() if first == path)]
             saved_as = [there for name in names if (there := slots.get(name, self._rules.path_in(found, name))) is not None]
@@ -153,6 +155,8 @@ class Restoring:
                 found.names[path] = self.manifest.arrays[path].name
                 if base in self.contents.replicas:
                     found.replicas[base] = self.contents.replicas[base]
+                if path in self._labels:
+                    found.slots[path] = self._labels[path]
         return found
 
     def _is_used(self, path: str) -> bool:

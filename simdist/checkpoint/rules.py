@@ -112,3 +112,5 @@ def add_waiting(contents: Contents, values: Contents) -> None:
             contents.arrays[new], contents.names[new] = values.arrays[path], values.names[path]
             if path in values.replicas:
                 contents.replicas[new] = values.replicas[path]
+            if path in values.slots:
+                contents.slots[new] = values.slots[path]

@@ -1,24 +1,25 @@
 """Which slot of a Keras optimizer belongs to which variable: a slot gets what was saved for the same variable.
 
-Keras numbers what an optimizer keeps in the order in which it was made. This order is another one where other layers are trained, as after
-a layer was frozen and is not any more; there the number of a slot is that of the slot of another variable. What names a slot has, the
-checkpoint says; names differ from program to program, so they are compared by the paths of the variables that they name. The rows and
-columns of Adafactor are called as their variable alone ("kernel"), and stand before its slot; what is left belongs to all variables.
+The same variable is one with the same path in the checkpoint. Where the checkpoint has the optimizer without its variables, it is known
+by its position in the model that was compiled with the optimizer, and by its name. If these leave it open, the restore is refused.
 
 Taught in lesson 09.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import takewhile
+import re
+from collections.abc import Container, Mapping, Sequence
+from typing import NoReturn
 
-from simdist.checkpoint.parts import slot_in
+from simdist.checkpoint.slot_labels import COMMON, Label, base_of, labels_by_name
+from simdist.errors import InvalidArgumentError
 
 __all__ = ["SavedSlots"]
 
-Label = tuple[str, str]
-"""Of what an optimizer keeps: what stands for its variable in names, empty where it is none of one variable, and which of those it is."""
+NUMBERS = re.compile(r"_\d+(?=[/_]|$)")
+"""What Keras appends to the names of later models and layers."""
+SHOWN = 6
 
 
 class SavedSlots:
@@ -27,6 +28,7 @@ class SavedSlots:
     Args:
         names: what owners call the arrays of the checkpoint, by path.
         aliases: other paths of what the checkpoint has.
+        labels: of its slots; none in a checkpoint that was saved before there were any.
 
     Example:
         >>> saved = SavedSlots({"w": "first/w", "b": "first/b", "opt/2": "sgd/first_w_momentum", "opt/3": "sgd/first_b_momentum"}, {})
@@ -34,105 +36,134 @@ class SavedSlots:
         {'opt/2': 'opt/3'}
     """
 
-    def __init__(self, names: Mapping[str, str], aliases: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], aliases: Mapping[str, str], labels: Mapping[str, Label] | None = None) -> None:
+        self._names = names
         self._aliases = aliases
-        self._slots: dict[str, dict[Label, str]] = {}  # of each optimizer: their paths by variable and kind
-        self._owners: dict[str, str] = {}  # the variables by the paths of their slots; empty where it is none of one variable
-        self._unknown: set[str] = set()  # optimizers of which not all variables are known
-        variables = _variables_by_text(names) | {"": ""}
-        for base, labels in _labels_by_optimizer(names).items():
-            known = {path: (variables[text], kind) for path, (text, kind) in labels.items() if text in variables}
-            self._slots[base] = {label: path for path, label in known.items()}
-            self._owners |= {path: owner for path, (owner, _) in known.items()}
-            self._unknown |= {base} if len(known) < len(labels) else set()
-        self._bases = {_base_of(alias): _base_of(first) for alias, first in aliases.items() if _base_of(first) in self._slots}
+        self._labelled = _by_optimizer(labels or {})
+        self._slots = _by_optimizer(labels_by_name(names)) | self._labelled
+        self._bases = {base_of(alias): base_of(first) for alias, first in aliases.items() if base_of(first) in self._slots}
 
-    def moved(self, names: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, str | None]:
+    def moved(
+        self, names: Mapping[str, str], aliases: Mapping[str, str], labels: Mapping[str, Label] | None = None
+    ) -> dict[str, str | None]:
         """The paths in the checkpoint of slots whose paths are others there, by their paths now; None where their variable had no slots.
 
         Args:
             names: what owners call what there is now, by path.
             aliases: other paths of what there is now.
+            labels: of the slots that there are now.
+
+        Raises:
+            InvalidArgumentError: it is not known whose they are.
         """
-        variables, all_paths = _variables_by_text(names) | {"": ""}, {path: [path] for path in ("", *names)}
+        all_paths = {path: [path] for path in names}
         for alias, first in aliases.items():
             all_paths.get(first, []).append(alias)
-        known = {self._aliases.get(path, path) for variable in variables.values() for path in all_paths[variable]}
+        labelled, named = _by_optimizer(labels or {}), _by_optimizer(labels_by_name(names))
         found: dict[str, str | None] = {}
-        for labels in _labels_by_optimizer(names).values():
-            for first, (text, kind) in labels.items():
-                owners = [self._aliases.get(path, path) for path in all_paths[variables[text]]] if text in variables else []
-                found |= {path: self._path(path, owners, kind, known) for path in all_paths[first]}
+        for first_base in named | labelled:
+            paths = labelled.get(first_base, {}) | named.get(first_base, {})
+            for base in dict.fromkeys(base_of(path) for first in paths for path in all_paths[first]):
+                saved_base = self._bases.get(base, base)
+                known = labelled if saved_base in self._labelled and first_base in labelled else named
+                own, saved = known.get(first_base, {}), self._slots.get(saved_base, {})
+                pairs = self._pairs(base, _owners(own), _owners(saved), all_paths) if saved else {}
+                for first, label in own.items():
+                    of_base = [path for path in all_paths[first] if base_of(path) == base]
+                    found |= {path: self._path(path, label, pairs, saved) if saved else path for path in of_base}
         return {path: saved for path, saved in found.items() if saved != path}
 
-    def _path(self, path: str, owners: Sequence[str], kind: str, known: Collection[str]) -> str | None:
-        """The path in the checkpoint, which is the same where nothing is known; None where there is nothing for this slot.
+    def _path(self, path: str, label: Label, pairs: Mapping[str, str | None], saved: Mapping[str, Label]) -> str | None:
+        """The path in the checkpoint; None where there is nothing for this slot.
 
         Args:
-            path, kind: of the slot now.
-            owners: the paths in the checkpoint of its variable; none where this is not known.
-            known: those of all variables that are known now.
+            path, label: of the slot now.
+            pairs: the owners in the checkpoint of those that there are now.
+            saved: what the optimizer has there.
         """
-        base = self._bases.get(_base_of(path), _base_of(path))
-        slots, same = self._slots.get(base, {}), self._aliases.get(path, path)
-        saved = next((slots[owner, kind] for owner in owners if (owner, kind) in slots), None)
-        if saved is not None or any(owner in owners for owner, _ in slots):
-            return saved or path  # a slot of another kind of optimizer is refused by its path
-        if slots and owners and base not in self._unknown:
-            return None
-        return None if self._owners.get(same) in known else path  # no variable gets the slot of another one
+        owner = pairs.get(label.owner)
+        there = next((other for other, its in saved.items() if (its.owner, its.kind) == (owner, label.kind)), None)
+        if there is not None or owner is None:
+            return there
+        same = saved.get(self._aliases.get(path, path))
+        if label.owner == COMMON:
+            return path if same is None or same.owner == COMMON else None
+        is_of_another_kind = same is not None and not label.kind.isdecimal() and not same.kind.isdecimal() and same.kind != label.kind
+        return path if is_of_another_kind else None  # a slot of another kind of optimizer is refused by its path
+
+    def _pairs(
+        self, base: str, present: Sequence[Label], saved: Sequence[Label], paths: Mapping[str, Sequence[str]]
+    ) -> dict[str, str | None]:
+        """The owners in the checkpoint of those that there are now; None where there is none.
+
+        Raises:
+            InvalidArgumentError: it is not known.
+        """
+        known = {owner.owner: [self._aliases.get(path, path) for path in paths.get(owner.path, ())] for owner in present}
+        by_path = {owner.path: owner.owner for owner in saved if owner.path}
+        pairs = {owner: next((by_path[path] for path in there if path in by_path), None) for owner, there in known.items()}
+        paths_now = {self._aliases.get(path, path) for there in paths.values() for path in there}
+        left = [owner for owner in saved if owner.owner not in pairs.values() and owner.path not in paths_now]
+        may_be_any = {owner: not there or not all(one.path for one in left) for owner, there in known.items()}
+        without = [
+            one
+            for one in present
+            if pairs[one.owner] is None and may_be_any[one.owner] and not any(path in self._names for path in known[one.owner])
+        ]
+        if without and left:
+            pairs |= _known_by_name(without, left) or _refused(base.removesuffix("/vars"), without, left)
+        return {**pairs, COMMON: COMMON}
 
 
-def _base_of(path: str) -> str:
-    """The path of the optimizer, of one of what it keeps."""
-    return path.rpartition("/")[0]
+def _refused(path: str, present: Sequence[Label], saved: Sequence[Label]) -> NoReturn:
+    raise InvalidArgumentError(
+        f"{path} has slots of {_shown(present)}, and the checkpoint has slots of {_shown(saved)}: whose is whose is not known, as the "
+        "checkpoint has not these variables. Save and restore the model, or the variables, together with the optimizer; or give layers and "
+        "variables names of their own, and restore into the same program."
+    )
 
 
-def _variables_by_text(names: Mapping[str, str]) -> dict[str, str]:
-    """The paths of variables by what stands for them in the names of slots; without those of which there are several."""
-    found: dict[str, str] = {}
-    several: set[str] = set()
-    for path, name in names.items():
-        text = name.replace("/", "_")
-        several |= {text} if text in found else set()
-        found[text] = path
-    return {text: path for text, path in found.items() if text not in several}
+def _known_by_name(present: Sequence[Label], saved: Sequence[Label]) -> dict[str, str | None] | None:
+    """The owners in the checkpoint by position and by name; None where these disagree, or do not say it."""
+    names, saved_names = [one.name for one in present], [one.name for one in saved]
+    in_order = {one.owner: other.owner for one, other in zip(present, saved, strict=False)}
+    if names == saved_names:
+        return dict(in_order)
+    are_alike = [NUMBERS.sub("", name) for name in names] == [NUMBERS.sub("", name) for name in saved_names]
+    by_name = {one.name: one.owner for one in saved}
+    is_unique = len(set(names)) == len(names) and len(by_name) == len(saved)
+    if not all(one.position for one in (*present, *saved)):
+        says_it = is_unique and not are_alike and bool(by_name.keys() & set(names))
+        return {one.owner: by_name.get(one.name) for one in present} if says_it else None
+    if are_alike and [one.position for one in present] == [one.position for one in saved]:
+        return dict(in_order)  # a later model of the same layers, whose names Keras has counted up
+    by_position = {one.position: one for one in saved}
+    pairs = [(one, by_position.get(one.position)) for one in present]
+    if is_unique and any(_disagree(one.name, "" if its is None else its.name, by_name, names) for one, its in pairs):
+        return None
+    return {one.owner: None if its is None else its.owner for one, its in pairs}
 
 
-def _labels_by_optimizer(names: Mapping[str, str]) -> dict[str, dict[str, Label]]:
-    """What each optimizer keeps, by the path of the optimizer: the labels by path."""
-    bases = dict.fromkeys([_base_of(path) for path, name in names.items() if _kind_and_text(name)[0]])
-    kept: dict[str, list[str]] = {base: [] for base in bases}
-    for path in names:
-        kept.get(_base_of(path), []).append(path)
-    return {base: _labels_of({path: names[path] for path in sorted(paths, key=_order_of)}) for base, paths in kept.items()}
+def _disagree(name: str, saved_name: str, saved: Container[str], present_names: Container[str]) -> bool:
+    """Whether two variables of one position have different names, of which one is that of another variable."""
+    return name != saved_name and (name in saved or saved_name in present_names)
 
 
-def _order_of(path: str) -> tuple[int, str]:
-    number = path.rpartition("/")[2]
-    return (int(number) if number.isdecimal() else -1), path
+def _by_optimizer(labels: Mapping[str, Label]) -> dict[str, dict[str, Label]]:
+    found: dict[str, dict[str, Label]] = {}
+    for path, label in labels.items():
+        found.setdefault(base_of(path), {})[path] = label
+    return found
 
 
-def _labels_of(names: Mapping[str, str]) -> dict[str, Label]:
-    """The labels of what one optimizer keeps, in its order."""
+def _owners(labels: Mapping[str, Label]) -> list[Label]:
+    """One label of each owner, in their order."""
     found: dict[str, Label] = {}
-    before: list[str] = []  # since the last slot
-    for path, name in names.items():
-        kind, text = _kind_and_text(name)
-        if kind:
-            own = takewhile(lambda other, text=text: f"_{text}".endswith(f"_{names[other].rpartition('/')[2]}"), reversed(before))
-            found |= {other: (text, f"{number} before {kind}") for number, other in enumerate(own, 1)} | {path: (text, kind)}
-            before.clear()
-        else:
-            before.append(path)
-    common = [path for path in names if path not in found]
-    return found | {path: ("", f"{number} of {len(common)}") for number, path in enumerate(common)}
+    for label in labels.values():
+        found.setdefault(label.owner, label)
+    return [label for owner, label in found.items() if owner != COMMON]
 
 
-def _kind_and_text(name: str) -> Label:
-    """Which slot it is, and what stands for its variable: of ``adam/dense_kernel_velocity`` "velocity" and "dense_kernel".
-
-    A name without that of an optimizer is none of a slot: ``loss_average`` may be a variable of the program.
-    """
-    kind = slot_in(name) if "/" in name else ""
-    return kind, name.removesuffix(f"_{kind}").rpartition("/")[2]
+def _shown(owners: Sequence[Label]) -> str:
+    names = [one.name for one in owners[:SHOWN]]
+    return ", ".join([*names, *([f"{len(owners) - SHOWN} more"] if len(owners) > SHOWN else [])])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from simdist.program.arrays import Array
 
-__all__ = ["OwnState", "SavedParts", "SavedScope", "SavedState", "built", "waiting_values", "when_built"]
+__all__ = ["OwnState", "SavedParts", "SavedScope", "SavedState", "SlotOf", "built", "waiting_values", "when_built"]
 
 SavedState: TypeAlias = Any
 """State as plain data: numbers, text, lists and dicts, as JSON knows them."""
@@ -37,6 +37,20 @@ class OwnState(Protocol):
         ...
 
 
+class SlotOf(NamedTuple):
+    """Whose slot a variable of an optimizer is.
+
+    Attributes:
+        number: of its variable among those that the optimizer was built for; -1 where it belongs to all of them.
+        variable: the library's, or ours; None where it belongs to all.
+        position: of the variable in the model that was compiled with the optimizer, such as ``layers/dense_1/vars/0``; "" without one.
+    """
+
+    number: int = -1
+    variable: Any = None
+    position: str = ""
+
+
 @dataclass
 class SavedParts:
     """What an object has to be saved.
@@ -47,6 +61,7 @@ class SavedParts:
         unbuilt: objects in it whose variables do not exist yet.
         derived: functions that renew what an object has made of its variables, each with the object's path; called after a restore.
         strategy: that will own the variables that do not exist yet, where that is known.
+        slots: of optimizers: whose each of their variables is, by its path.
     """
 
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -54,6 +69,7 @@ class SavedParts:
     unbuilt: list[object] = field(default_factory=list[object])
     derived: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
     strategy: SavedScope = None
+    slots: dict[str, SlotOf] = field(default_factory=dict[str, SlotOf])
 
 
 WAITING = "_simdist_waiting"

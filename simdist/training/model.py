@@ -28,6 +28,7 @@ from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
 from simdist.training.keras_model import Examples, KerasArgument, Logs, StrategyModel, TrainingState
 from simdist.training.saved_files import load_file, require_holders, saved_file
+from simdist.training.saved_slots import note_model
 from simdist.training.single_batch import train_on_batch
 from simdist.training.sources.plain_keras import readable_by_keras
 from simdist.training.step import prepare_optimizer
@@ -89,6 +90,8 @@ class _Distributed(StrategyModel):
         # What Keras makes here, the mean loss and metrics given by name, belongs to the model's strategy, wherever compile is called.
         with nullcontext() if strategy is None else strategy.scope():
             super().compile(*args, **options)
+        if self.optimizer is not None:
+            note_model(self.optimizer, self)
         self.simdist_state.forget_steps()
         self.simdist_state.evaluation_executions = evaluation_steps_per_execution
 

@@ -27,6 +27,7 @@ from keras.src.utils import naming
 from simdist.program.arrays import Array
 from simdist.program.saved_parts import SavedParts, built
 from simdist.training.keras_model import StrategyModel
+from simdist.training.saved_slots import slots_of
 from simdist.variables.keras_objects import is_scaling
 
 __all__ = ["saved_variables"]
@@ -65,25 +66,37 @@ def saved_variables(holder: object) -> SavedParts | None:
     return walk.found
 
 
-class _Walk:
-    """One walk over an object and what it is made of, each once."""
+def _positions_in(model: keras.Model) -> dict[int, str]:
+    """Where the variables of a model stand in it, by their identity."""
+    walk = _Walk(model, only_layers=True)
+    walk.visit(model, "")
+    return {id(variable): path for path, variable in walk.found.variables.items()}
 
-    def __init__(self, root: Saveable) -> None:
+
+class _Walk:
+    """One walk over an object and what it is made of, each once; or over its layers only, which makes no slots."""
+
+    def __init__(self, root: Saveable, only_layers: bool = False) -> None:
         self.root = root
+        self.only_layers = only_layers
         self.found = SavedParts()
         self._visited: set[int] = set()
 
     def visit(self, holder: Saveable, path: str) -> None:
-        if id(holder) in self._visited:
+        if id(holder) in self._visited or (self.only_layers and isinstance(holder, (BaseOptimizer, Metric))):
             return
         self._visited.add(id(holder))
-        if isinstance(holder, StrategyModel):
+        if isinstance(holder, StrategyModel) and not self.only_layers:
             holder.simdist_build_slots()
             self.found.strategy = self.found.strategy or holder.simdist_strategy
         match holder:
             case BaseOptimizer():
                 self._numbered(path, _of_optimizer(holder))
-                if not holder.built:
+                if holder.built:
+                    # In a model that is saved, too, the paths of its variables tell where they stand.
+                    slots = enumerate(slots_of(holder, _positions_in if holder is self.root else lambda model: {}))
+                    self.found.slots |= {_joined(path, f"vars/{number}"): owner for number, owner in slots}
+                else:
                     self.found.unbuilt.append(holder)
                     _notify_of_build(holder)
                 return

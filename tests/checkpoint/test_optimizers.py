@@ -214,9 +214,9 @@ def test_an_optimizer_of_another_kind_is_refused_or_reported(tmp_path: Path) -> 
     with pytest.raises(AssertionError, match="no value for optimizer/vars/2"):
         other.checkpoint.restore(saved("SGD", "one device")[0]).assert_consumed()
     with other.strategy.scope():
-        v = variable(START[:, :1])
+        v = variable(START[:, :1], name="a")
         optimizer = sd.Optimizer(keras.optimizers.Adam(0.1))
-        optimizer.build([v, variable(START[0])])
+        optimizer.build([v, variable(START[0], name="b")])
     with pytest.raises(InvalidArgumentError, match="optimizer/vars/2 has shape"):
         sd.Checkpoint(optimizer=optimizer).restore(saved("Adam", "one device")[0])
 

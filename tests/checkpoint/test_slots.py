@@ -12,6 +12,7 @@ import pytest
 import simdist as sd
 from simdist import keras
 from simdist.checkpoint.slots import SavedSlots
+from simdist.errors import InvalidArgumentError
 
 X = np.random.default_rng(0).random((32, 6)).astype("float32")
 STRATEGIES: dict[str, Callable[[], Any]] = {
@@ -57,13 +58,18 @@ def test_slots_go_to_the_variables_that_had_them(kind: str, first: str, second: 
         one.cluster.close()
 
 
-def test_slots_keep_their_numbers_where_it_is_not_known_whose_they_are() -> None:
+def test_slots_of_which_it_is_not_known_whose_they_are_are_refused() -> None:
     alone = {"opt/2": "sgd/first_w_momentum", "opt/3": "sgd/first_b_momentum"}
     now = {"w": "second/w", "b": "second/b", "opt/2": "sgd_1/second_b_momentum"}
-    assert SavedSlots(alone, {}).moved(now, {}) == {}
-    assert SavedSlots({**alone, "w": "first/w"}, {}).moved(now, {}) == {"opt/2": None}, "it was the slot of another one"
+    words = "opt has slots of second_b, and the checkpoint has slots of first_"
+    for names in (alone, {**alone, "w": "first/w"}):
+        with pytest.raises(InvalidArgumentError, match=words):
+            SavedSlots(names, {}).moved(now, {})
+    with pytest.raises(InvalidArgumentError, match=words):
+        SavedSlots({**alone, "w": "first/w", "b": "first/b"}, {}).moved({"opt/2": "sgd_1/second_b_momentum"}, {})
     assert SavedSlots({**alone, "w": "first/w", "b": "first/b", "x/b": "first/b"}, {}).moved(now, {}) == {"opt/2": None}, "one name of two"
-    assert SavedSlots({**alone, "w": "first/w", "b": "first/b"}, {}).moved({"opt/2": "sgd_1/second_b_momentum"}, {}) == {}
+    assert SavedSlots(alone, {}).moved({"opt/2": "sgd/first_b_momentum"}, {}) == {"opt/2": "opt/3"}, "the same name"
+    assert SavedSlots(alone, {}).moved({"opt/2": "sgd_1/first_w_momentum", "opt/3": "sgd_1/first_b_momentum"}, {}) == {}
 
 
 def test_a_slot_of_a_variable_that_had_none_is_missing_and_others_are_found_by_their_kind() -> None:
@@ -123,8 +129,8 @@ def test_slots_of_an_optimizer_that_is_saved_by_a_name_of_its_own_go_to_their_va
 def test_a_slot_of_which_only_the_number_is_known_takes_nothing_of_a_known_one() -> None:
     saved = SavedSlots({"x": "m/x", "y": "m/d", "z": "m/d", "opt/2": "sgd/m_x_momentum"}, {})
     now = {"x": "n/x", "y": "n/d", "z": "n/d", "opt/2": "sgd/n_d_momentum", "opt/3": "sgd/n_d_momentum", "opt/4": "sgd/n_x_momentum"}
-    assert saved.moved(now, {}) == {"opt/2": None, "opt/4": "opt/2"}
-    assert saved.moved({name: path for name, path in now.items() if name != "opt/4"}, {}) == {"opt/2": None}
+    assert saved.moved(now, {}) == {"opt/2": None, "opt/3": None, "opt/4": "opt/2"}
+    assert saved.moved({name: path for name, path in now.items() if name != "opt/4"}, {}) == {"opt/2": None, "opt/3": None}
     several = {"x": "m/x", "y": "m/d", "z": "m/d", "opt/2": "sgd/m_d_momentum", "opt/3": "sgd/m_d_momentum", "opt/4": "sgd/m_x_momentum"}
     assert SavedSlots(several, {}).moved({"x": "n/x", "y": "n/d", "z": "n/d", "opt/2": "sgd/n_x_momentum"}, {}) == {"opt/2": "opt/4"}
 
