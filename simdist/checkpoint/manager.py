@@ -40,8 +40,9 @@ class StepCounter(Protocol):
 class CheckpointManager:
     """Saves checkpoints ``directory/checkpoint_name-N``, and removes the oldest.
 
-    A new manager of the same directory goes on where the last one was: with its numbers, and its list. In launched mains every main has a
-    manager and calls its methods; the chief writes.
+    A new manager of the same directory goes on where the last one was: with its numbers, and its list. Several at the same time each remove
+    what they have saved themselves, or have found when they were made or have restored. In launched mains every main has a manager and
+    calls its methods; the chief writes.
 
     Args:
         checkpoint: what is saved.
@@ -181,6 +182,7 @@ class CheckpointManager:
             InvalidArgumentError: as `Checkpoint.restore`.
         """
         self.checkpoint.settle(waits=True)
+        recover(self._directory, self._prefix, self._rotation)  # another manager may have saved and removed since
         damaged: DataLossError | None = None
         for path in reversed(self._mains().of_chief(self.checkpoints)):
             try:
@@ -214,9 +216,10 @@ class CheckpointManager:
     def _saved(self, entry: Entry, engine: Engine | None, is_chief: bool, step: int | None) -> None:
         """A checkpoint is there, whichever task's time it is: those that are too many go."""
         self._written_step = step
+        before = self._rotation.names
         gone = self._rotation.saved(entry)
         if is_chief:
-            write_index(self._directory, self._prefix, self._rotation)
+            write_index(self._directory, self._prefix, self._rotation, before)
             for name in gone:
                 _remove(self._directory / name, engine)
 

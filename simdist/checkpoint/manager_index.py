@@ -1,7 +1,8 @@
 """What a manager keeps beside its checkpoints: which of them it manages, and which stay for ever.
 
 It is an aid, and no truth: a checkpoint that it does not list, but that is newer than all of those, is managed, too; one that is listed and
-is not there is none. Where the index is missing or damaged, all checkpoints of the directory are managed.
+is not there is none. Where the index is missing or damaged, all checkpoints of the directory are managed. Several managers of one directory
+and one name each remove what they have saved or found; what others manage stays in the index, so that the next manager has all.
 
 Taught in lesson 09.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,9 +22,17 @@ from simdist.trace.atomic_file import replacing
 __all__ = ["recover", "remove_index", "write_index"]
 
 
-def write_index(directory: Path, prefix: str, rotation: Rotation) -> None:
-    """Write down what a rotation knows."""
-    content = {"managed": rotation.names, "last_kept_s": rotation.last_kept_s}
+def write_index(directory: Path, prefix: str, rotation: Rotation, let_go: Collection[str] = ()) -> None:
+    """Write down what a rotation knows, and keep what other managers have written.
+
+    Args:
+        directory, prefix: of the checkpoints.
+        rotation: of this manager.
+        let_go: names that it has managed until now.
+    """
+    of_others = {path.name for path in directory.iterdir()} - {*rotation.names, *let_go}
+    of_others &= set(_managed(_read(_path(directory, prefix)) or {}))
+    content = {"managed": [*sorted(of_others), *rotation.names], "last_kept_s": rotation.last_kept_s}
     with replacing(_path(directory, prefix)) as file:
         file.write(json.dumps(content).encode())
 
@@ -38,14 +47,18 @@ def recover(directory: Path, prefix: str, rotation: Rotation) -> None:
     found = found_in(directory, prefix)
     index = _read(_path(directory, prefix))
     if index is not None:
-        names = index.get("managed")
-        managed = set(map(str, cast("list[object]", names))) if isinstance(names, list) else set[str]()
+        managed = set(_managed(index))
         last = max((place for place, one in enumerate(found) if one.path.name in managed), default=-1)
         found = [one for place, one in enumerate(found) if one.path.name in managed or place > last]
         kept_s = index.get("last_kept_s")
         if isinstance(kept_s, float) and math.isfinite(kept_s):
             rotation.last_kept_s = kept_s
     rotation.recovered([Entry(one.path.name, one.saved_s) for one in found])
+
+
+def _managed(index: Mapping[str, Any]) -> list[str]:
+    names = index.get("managed")
+    return list(map(str, cast("list[object]", names))) if isinstance(names, list) else []
 
 
 def _path(directory: Path, prefix: str) -> Path:
