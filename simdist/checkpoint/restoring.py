@@ -17,6 +17,7 @@ from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Objects, Trackable
 from simdist.checkpoint.parts import KEPT, REPLICA_VALUES, CompanionPart, Contents, OwnPart, Part, StatePart, VariablePart
+from simdist.checkpoint.reading import bring
 from simdist.checkpoint.rules import SavedRules
 from simdist.checkpoint.slot_labels import Label, labels_of_slots
 from simdist.checkpoint.slots import SavedSlots
@@ -189,24 +190,9 @@ class Restoring:
     # -- time and random streams ----------------------------------------------------------------------------------
 
     def _take_time(self, path: Path, wanted: Mapping[str, tuple[Part, str]]) -> None:
-        """Read from the disk of this task, and send to others what they hold."""
-        engine, task = self.mains.engine, self.mains.task
-        if engine is None:
-            return
-        over = engine.promise()
-        errors: list[BaseException] = []
-
-        def ended(error: BaseException | None) -> None:
-            errors.extend([] if error is None else [error])
-            over.open()
-
-        engine.disk(task).read(str(path), self.manifest.size_bytes, ended)
-        over.wait(f"the checkpoint {path.name} to be read")
-        if errors:
-            raise errors[0]
+        """Read from the disk, and send to other tasks what they hold."""
         variables = [part.variable for part, _ in wanted.values() if isinstance(part, VariablePart)]
-        for holder, size_bytes in self.mains.sent_to(variables).items():
-            engine.copy(task, holder, size_bytes, f"restore {path.name}")
+        bring(self.mains, path, self.manifest.size_bytes, variables)
 
     def _set_draws(self) -> None:
         engine = self.mains.engine

@@ -10,14 +10,14 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import keras
 
 from simdist.checkpoint.mains import Mains
-from simdist.runtime.base import TaskDisk
+from simdist.checkpoint.reading import bring
 from simdist.strategies.base import Strategy
 from simdist.trace.atomic_file import replacing_path
 from simdist.variables.handles import adopted
@@ -79,31 +79,22 @@ def require_holders(model: keras.Model, with_optimizer: bool) -> None:
 
 
 def _write(model: keras.Model, strategy: Strategy, path: str) -> None:
-    parts = Mains([strategy]).held_by(_saved(model))
-    _await(strategy, path, "written", lambda disk, ended: disk.write(path, sum(parts.values()), ended, parts))
-
-
-def _read(model: keras.Model, strategy: Strategy, path: str) -> None:
-    mains, variables = Mains([strategy]), _saved(model)
-    size_bytes = sum(mains.held_by(variables).values())
-    _await(strategy, path, "read", lambda disk, ended: disk.read(path, size_bytes, ended))
-    for holder, sent_bytes in mains.sent_to(variables).items():
-        strategy.engine.copy(mains.task, holder, sent_bytes, f"weights of {Path(path).name}")
-
-
-def _await(strategy: Strategy, path: str, what: str, begin: Callable[[TaskDisk, Callable[[BaseException | None], None]], None]) -> None:
-    """Wait until the disk on which a file lies has done with it what `begin` lets it do."""
-    engine = strategy.engine
+    engine, parts = strategy.engine, Mains([strategy]).held_by(_saved(model))
     over, errors = engine.promise(), list[BaseException]()
 
     def ended(error: BaseException | None) -> None:
         errors.extend([] if error is None else [error])
         over.open()
 
-    begin(engine.disk(engine.directories.task_of(path, strategy.program_task)), ended)
-    over.wait(f"{Path(path).name} to be {what}")
+    engine.disk(engine.directories.task_of(path, strategy.program_task)).write(path, sum(parts.values()), ended, parts)
+    over.wait(f"{Path(path).name} to be written")
     if errors:
         raise errors[0]
+
+
+def _read(model: keras.Model, strategy: Strategy, path: str) -> None:
+    mains, variables = Mains([strategy]), _saved(model)
+    bring(mains, Path(path), sum(mains.held_by(variables).values()), variables)
 
 
 def _saved(model: keras.Model) -> list[Variable]:

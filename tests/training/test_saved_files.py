@@ -108,7 +108,7 @@ def test_weights_are_not_loaded_to_a_server_that_cannot_be_reached(fault: str, t
             cluster.faults.partition("chief:0", "ps:1", at=begin_s, until=begin_s + 100.0)
         sd.sleep(0.2)
         before = values(model)
-        with pytest.raises(UnavailableError, match=r"weights of model.weights.h5 did not come from chief:0 to ps:1"):
+        with pytest.raises(UnavailableError, match=r"values of model.weights.h5 did not come from chief:0 to ps:1"):
             model.load_weights(path)
         assert values(model) == before
         sd.sleep(100.0)
