@@ -55,7 +55,7 @@ class Chain(ServerRecovery):
         self.has_copy = True
         self.is_copying = False
         self.log: deque[Change] = deque()
-        self._tried_s = self._died_s = 0.0
+        self._tried_s = 0.0
         self._kind = world.trace.kind(follower.name, "copy", f"copy of {task.name}", {})
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -136,8 +136,6 @@ class Chain(ServerRecovery):
 
     def died(self, task: Task) -> None:
         super().died(task)
-        if task is self.task:
-            self._died_s = self.clock.now
         if task is self.follower:
             self.has_copy = self.is_copying = False
             if not self.is_serving:
@@ -197,7 +195,7 @@ class Chain(ServerRecovery):
         if error is None:
             self._restored(process, began_s)
         elif process.alive and not self.is_lost:
-            if self.clock.now - self._died_s > REPEAT_FOR_S:
+            if self.clock.now - process.began_s > REPEAT_FOR_S:
                 self.lose()
             else:
                 self._bring_back(process, size_bytes)

@@ -51,7 +51,7 @@ class SimulatedEffects:
 
     def is_over(self, task: str | None) -> bool:
         there = None if task is None else self.world.task(task)
-        return self.world.clock.is_closed or not (there is None or there.alive or there.restart_plan)
+        return self.world.clock.is_closed or not (there is None or there.alive or there.restart_plan is not None)
 
     def expect_silence(self) -> None:
         self.world.silence.expect()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from simdist.errors import TimedOutError, UnavailableError
 from simdist.runtime.serving import Round
-from simdist.runtime.simulated.calls import REPEAT_FOR_S, Call, CallPlan, ServerCall
+from simdist.runtime.simulated.calls import Call, CallPlan, ServerCall
 from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.rounds import RoundServer
 from simdist.runtime.simulated.served import Served
@@ -107,12 +107,13 @@ class ApplyingRound:
 
     def unanswered(self, call: Call, error: BaseException) -> None:
         """One has not answered: it is called again, unless what it held is lost."""
-        is_away = isinstance(error, UnavailableError) and self.served.comes_back(call.plan.servers)
-        too_late = self.world.now - self._began_s > REPEAT_FOR_S
-        if (isinstance(error, TimedOutError) or is_away) and not too_late:
-            self.world.clock.after(REPEAT_S, self._call)
+        servers, pause_s = call.plan.servers, None
+        if isinstance(error, TimedOutError) or (isinstance(error, UnavailableError) and self.served.comes_back(servers)):
+            pause_s = self.served.repeats_after_s(servers, self._began_s, self.world.now, REPEAT_S)
+        if pause_s is None:
+            self._end(self.served.explained(error, servers))
         else:
-            self._end(self.served.explained(error, call.plan.servers))
+            self.world.clock.after(pause_s, self._call)
 
     def _end(self, error: BaseException | None) -> None:
         self.error, self.is_over = error, True

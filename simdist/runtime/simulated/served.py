@@ -9,6 +9,7 @@ from simdist.errors import UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.serving import Serving, Ticket
+from simdist.runtime.simulated.calls import REPEAT_FOR_S
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.remembered import Remembered
 from simdist.runtime.simulated.rounds import Committer, RoundServer
@@ -99,6 +100,26 @@ class Served:
         if self.serving.recovery == "raise":
             return False
         return not self._lost(tasks)
+
+    def repeats_after_s(self, tasks: Iterable[Task], began_s: float, now: float, pause_s: float) -> float | None:
+        """Seconds until a call is repeated that was not answered; None: never.
+
+        Args:
+            tasks: the servers that are called.
+            began_s: when they were called first.
+            now: the present second.
+            pause_s: between two calls of servers that may be there.
+        """
+        if now - began_s <= REPEAT_FOR_S or self.is_restoring(tasks):
+            return pause_s
+        plans = [] if self.serving.recovery == "raise" else [task.restart_plan for task in tasks if not task.alive]
+        back_s = [plan.at_s for plan in plans if plan is not None]
+        return max(back_s) - now + pause_s if back_s else None
+
+    def is_restoring(self, tasks: Iterable[Task]) -> bool:
+        """Whether one of these servers is up, and gets back what it held."""
+        away = [recovery for server in self.servers if (recovery := server.recovery) is not None and not recovery.is_serving]
+        return any(recovery.task.alive and recovery.task in tasks for recovery in away)
 
     def explained(self, error: BaseException, tasks: Iterable[Task]) -> BaseException:
         """The error of a call to these servers, which says why one of them cannot come back with what it held."""

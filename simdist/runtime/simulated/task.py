@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from simdist.hardware import Device, MemoryAccount
@@ -17,7 +18,7 @@ from simdist.simulation.kernel import Fiber
 from simdist.simulation.network import Flow, QuietFlows
 from simdist.trace.records import NO_CAUSE
 
-__all__ = ["Incarnation", "Sender", "Task"]
+__all__ = ["Incarnation", "RestartPlan", "Sender", "Task"]
 
 
 class Sender(Protocol):
@@ -67,6 +68,17 @@ class Incarnation:
         self.lost = False
 
 
+@dataclass(frozen=True, eq=False)
+class RestartPlan:
+    """A task is to be started again.
+
+    Attributes:
+        at_s: when.
+    """
+
+    at_s: float
+
+
 class Task:
     """One task.
 
@@ -79,7 +91,7 @@ class Task:
             that is run again keeps its numbers, and no worker counts it once more.
         updates: of variables that it holds, by all its incarnations.
         slowness: factor on the time of everything that it computes.
-        restart_plan: what is to start it again; another one takes its place; None: nothing.
+        restart_plan: says when it is started again; another one takes its place; None: nothing.
         calls: requests in flight that it made or has to answer.
         plans: the routes and latencies of the operations that it has run.
         trouble: the number of the last record of a fault on it.
@@ -97,7 +109,7 @@ class Task:
         self.process = Incarnation(0)
         self.slowness = 1.0
         self._slow_factors: dict[object, float] = {}
-        self.restart_plan: object = None
+        self.restart_plan: RestartPlan | None = None
         self.steps = 0
         self.broken_steps = 0
         self.draws = 0

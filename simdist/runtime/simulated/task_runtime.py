@@ -16,7 +16,7 @@ from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, StepInProgress
 from simdist.runtime.linked import Apply, ApplyAll, CheckFinite, LinkedCollective, ReadGroups, ReadWithRows, RunKernel
 from simdist.runtime.linked_rows import RowOperands
-from simdist.runtime.simulated.calls import REPEAT_FOR_S, Call, CallPlan, ServerCall
+from simdist.runtime.simulated.calls import Call, CallPlan, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.pushing import Pushing
@@ -201,14 +201,15 @@ class SimulatedTask:
 
     def unanswered(self, call: Call, error: BaseException) -> None:
         """A call has failed, and the step with it, unless its servers will be back."""
-        errand, too_late = self.errand, self.clock.now - self._began_s > REPEAT_FOR_S
-        is_away = isinstance(error, (UnavailableError, TimedOutError)) and not too_late
-        if errand is None or not is_away or not errand.served.comes_back(call.plan.servers):
-            self.step.fail(error if errand is None else errand.served.explained(error, call.plan.servers))
+        errand, servers, pause_s = self.errand, call.plan.servers, None
+        if errand is not None and isinstance(error, (UnavailableError, TimedOutError)) and errand.served.comes_back(servers):
+            pause_s = errand.served.repeats_after_s(servers, self._began_s, self.clock.now, REPEAT_S)
+        if pause_s is None:
+            self.step.fail(error if errand is None else errand.served.explained(error, servers))
         else:
             self.waits_for = "parameter servers to be back"
             assert isinstance(call, (Reading, Pushing))
-            self.clock.after(REPEAT_S, self._again, call)
+            self.clock.after(pause_s, self._again, call)
 
     def _again(self, call: Reading | Pushing) -> None:
         """Repeat a call; of a push, servers know what they have applied."""

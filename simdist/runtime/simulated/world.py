@@ -38,7 +38,7 @@ from simdist.runtime.simulated.server_loop import ServerLoop
 from simdist.runtime.simulated.server_recovery import SERVER_RESTART_S, ServerRecovery
 from simdist.runtime.simulated.serving_mains import ServingMains
 from simdist.runtime.simulated.silence import Listener, Silence
-from simdist.runtime.simulated.task import Incarnation, Task
+from simdist.runtime.simulated.task import Incarnation, RestartPlan, Task
 from simdist.runtime.simulated.task_disk import SimulatedDisk
 from simdist.runtime.simulated.transport import Transport
 from simdist.runtime.state import GroupStates
@@ -275,7 +275,7 @@ class World:
     def _plan_restart(self, task: Task, delay_s: float | None) -> None:
         if delay_s is None and task.name in self.recoveries:
             delay_s = SERVER_RESTART_S
-        task.restart_plan = plan = None if delay_s is None else object()
+        task.restart_plan = plan = None if delay_s is None else RestartPlan(self.now + delay_s)
         if delay_s is not None:
             self.clock.after(delay_s, lambda _: task.restart_plan is plan and self.restart(task))
 
