@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
+from simdist.program.dot_algorithms import product_for_cpus
 from simdist.program.jaxprs import Atom, aval_in, num_elements
 
 __all__ = ["flops_by_hand", "stand_in"]
@@ -40,13 +41,14 @@ def stand_in(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
     - A cumulative operation: one that joins each number with itself, and so has as many operations.
     - A call back into Python: zeros, as it costs nothing here. On a GPU, JAX refuses to lower it for the CPU.
+    - A product by an algorithm that CPUs lack: the product of the same matrices.
     """
     kind = eqn.primitive.name
     if "callback" in kind or kind == "debug_print":
         made, given = list(map(_spec, eqn.outvars)), list(map(_spec, eqn.invars))
         return jax.make_jaxpr(lambda *_: [jax.lax.empty(one.shape, one.dtype) for one in made])(*given)
     join = JOINS.get(kind)
-    return None if join is None else jax.make_jaxpr(lambda x: join(x, x))(_spec(eqn.invars[0]))
+    return product_for_cpus(eqn) if join is None else jax.make_jaxpr(lambda x: join(x, x))(_spec(eqn.invars[0]))
 
 
 def _spec(atom: Atom) -> jax.ShapeDtypeStruct:

@@ -19,6 +19,7 @@ from simdist.caches import shared
 from simdist.program.apart import compiled_apart, inlined
 from simdist.program.arrays import Array
 from simdist.program.convolutions import with_axes_in_order
+from simdist.program.dot_algorithms import for_cpus
 from simdist.program.jaxprs import aval_in, constants_in, frozen, primitives_in, variables_in
 from simdist.program.python_calls import calls_python, compiled_form
 from simdist.program.values import Aval
@@ -71,7 +72,7 @@ class Kernel:
         self.used = tuple(v in read for v in jaxpr.invars)
         self.is_python = calls_python(closed.jaxpr)
         self.runs_at_once = self.is_python or bool(closed.effects)
-        self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(with_axes_in_order(closed))
+        self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(_as_compiled(closed))
         self.apart = self.function if self.is_python else compiled_apart(self.function)
         self.jitted = jax.jit(self.function, compiler_options=compiler_options())
 
@@ -85,6 +86,12 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.in_avals)} inputs, {len(self.out_avals)} outputs)"
+
+
+def _as_compiled(closed: jex_core.ClosedJaxpr) -> jex_core.ClosedJaxpr:
+    """The jaxpr as XLA is given it: in forms that the platform has, and that are as fast and have the same bits wherever they stand."""
+    ordered = with_axes_in_order(closed)
+    return for_cpus(ordered) if jax.default_backend() == "cpu" else ordered
 
 
 def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals: Sequence[Aval]) -> Kernel:
