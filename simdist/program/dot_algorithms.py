@@ -40,18 +40,18 @@ def product_for_cpus(eqn: JaxprEqn) -> ClosedJaxpr | None:
     if not isinstance(algorithm, Algorithm):
         return None
     specs = [jax.ShapeDtypeStruct(aval.shape, jnp.dtype(aval.dtype)) for aval in map(aval_in, eqn.invars)]
-    made = jnp.dtype(aval_in(eqn.outvars[0]).dtype)
-    if _is_on_cpus(algorithm, tuple([spec.dtype for spec in specs]), made):
+    out = jnp.dtype(aval_in(eqn.outvars[0]).dtype)
+    if _is_on_cpus(algorithm, tuple([spec.dtype for spec in specs]), out):
         return None
-    params = {**eqn.params, "precision": None, "preferred_element_type": algorithm.accumulation_type or made}
-    return jax.make_jaxpr(lambda *arrays: eqn.primitive.bind(*arrays, **params).astype(made))(*specs)
+    params = {**eqn.params, "precision": None, "preferred_element_type": algorithm.accumulation_type or out}
+    return jax.make_jaxpr(lambda *arrays: eqn.primitive.bind(*arrays, **params).astype(out))(*specs)
 
 
 @functools.cache
-def _is_on_cpus(algorithm: Algorithm, given: tuple[Any, ...], made: Any) -> bool:
+def _is_on_cpus(algorithm: Algorithm, given: tuple[Any, ...], out: Any) -> bool:
     """Whether JAX lowers it for CPUs: of a product of single numbers it says so at once."""
     left, right = (jax.ShapeDtypeStruct((1, 1), dtype) for dtype in given[:2])
-    product = jax.jit(lambda x, y: lax.dot(x, y, precision=algorithm, preferred_element_type=made))
+    product = jax.jit(lambda x, y: lax.dot(x, y, precision=algorithm, preferred_element_type=out))
     try:
         product.trace(left, right).lower(lowering_platforms=("cpu",))
     except ValueError:
