@@ -203,7 +203,7 @@ class ClusterCoordinator:
         """
         while self.pending:
             self._require_usable("join was called")
-            self._joining.wait(f"{self.pending} closures (join)")
+            self._joining.wait(lambda: f"{self.pending} closures (join: {self._workforce.tells()})")
         self._raise_stored()
 
     def done(self) -> bool:

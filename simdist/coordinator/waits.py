@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from simdist.runtime.base import Engine, Promise
 
 __all__ = ["Waits"]
@@ -18,7 +20,7 @@ class Waits:
         self.engine = engine
         self._promises: list[Promise] = []
 
-    def wait(self, what: str) -> None:
+    def wait(self, what: str | Callable[[], str]) -> None:
         """Block until `let_go` is called."""
         promise = self.engine.promise()
         self._promises.append(promise)

@@ -59,6 +59,6 @@ class Watchdog:
 
     def _warn(self) -> None:
         waits = "; ".join(self.engine.waiting()) or "no task waits for anything"
-        text = f"No closure has ended for {self.engine.now - self._since_s:g} s (it is {self.engine.now:.6f} s). {self.tells()} {waits}."
+        text = f"No closure has ended for {self.engine.now - self._since_s:g} s (it is {self.engine.now:.6f} s). {self.tells()}. {waits}."
         self.engine.trace.instant(self.engine.chief, "watchdog", text, self.engine.now)
         warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -20,6 +20,8 @@ from simdist.variables.overwriting import require_one_worker
 
 __all__ = ["Workforce"]
 
+MOST_NAMED = 8
+
 
 class Workforce:
     """The workers of one coordinator.
@@ -135,8 +137,10 @@ class Workforce:
     def tells(self) -> str:
         """What is known of the workers and their closures."""
         known: list[str] = []
-        for name in self.strategy.workers:
+        for name in self.strategy.workers[:MOST_NAMED]:
             attempt = self.queue.running.get(name)
             state = "is idle" if name in self.queue.idle else "is away" if attempt is None else f"runs closure {attempt.closure}"
             known.append(f"{name} {state}")
-        return f"{len(self.queue.queue)} closures are queued; {', '.join(known)}."
+        if len(self.strategy.workers) > MOST_NAMED:
+            known.append(f"and {len(self.strategy.workers) - MOST_NAMED} more workers")
+        return f"{len(self.queue.queue)} closures are queued; {', '.join(known)}"

@@ -52,11 +52,12 @@ def waits_of(waiters: Sequence[Waiter]) -> list[str]:
     ]
 
 
-def stuck(what: str, now_s: float, waiters: Sequence[Waiter]) -> DeadlineExceededError:
-    """The error for a wait when no event is pending."""
+def stuck(what: str, now_s: float, absences: Sequence[str], waiters: Sequence[Waiter]) -> DeadlineExceededError:
+    """The error for a wait when no event is pending: the tasks that are not there, and who else waits."""
+    absent = f"{'; '.join(absences)}. " if absences else ""
     others = "; ".join(waits_of(waiters)) or "no task is waiting for anything"
     return DeadlineExceededError(
         f"Waiting for {what or 'an event'} at {now_s:.6f} s, but nothing that is still to happen can end this wait. "
-        f"Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=, and a pause or "
+        f"{absent}Elsewhere: {others}. Start a worker, schedule the missing work, or give the failed task a restart_after=, and a pause or "
         "partition an until=."
     )

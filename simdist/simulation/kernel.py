@@ -17,7 +17,7 @@ What may live in this file: time, who runs. The loop is in loop.py. Not: network
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from heapq import heappush
 from threading import get_ident
@@ -77,8 +77,8 @@ class Clock:
         self._stops: list[BaseException] = []  # what ends the driver's wait before the next event
         self.events = self.events_of_moment = 0
         self.pauses: Pauses | None = None
-        self._driving = False
-        self._closed = False
+        self.absences: Callable[[], Sequence[str]] = list  # tasks that are not there, in words; set by who knows tasks
+        self._driving = self._closed = False
 
     # -- what is to come ------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -35,7 +35,7 @@ class Timetable(Protocol):
         events: how many events have happened.
         events_of_moment: how many of them in a row without virtual time moving on.
         daemons: how many of what is to come keep no run alive.
-        fibers, steps: what waits, for error messages.
+        absences: gives tasks that are not there, in words; with what waits (`fibers`, `steps`) for error messages.
     """
 
     env: simpy.Environment
@@ -44,6 +44,7 @@ class Timetable(Protocol):
     events: int
     events_of_moment: int
     daemons: int
+    absences: Callable[[], Sequence[str]]
     fibers: list[Fiber]
     steps: dict[Waiter, None]
 
@@ -88,7 +89,7 @@ def run_events(
             if gate.callbacks is None:
                 return
             if len(queue) <= clock.daemons:
-                raise stuck(words(what), clock.now, [*clock.fibers, *clock.steps])
+                raise stuck(words(what), clock.now, clock.absences(), [*clock.fibers, *clock.steps])
             entry = heappop(queue)
             now = entry[0]
             if now != moment:

@@ -41,11 +41,12 @@ class Opening:
         if not self.is_open:
             self.is_open, self.value = True, value
 
-    def wait(self, what: str) -> Any:
+    def wait(self, what: str | Callable[[], str]) -> Any:
         if not self.is_open:
+            asked = what if isinstance(what, str) else what()
             raise DeadlineExceededError(
-                f"Waiting for {what}, but everything that was asked for has been done, and nothing is still to happen that could end this "
-                "wait. Schedule the missing work first."
+                f"Waiting for {asked}, but everything that was asked for has been done, and nothing is still to happen that could end "
+                "this wait. Schedule the missing work first."
             )
         return self.value
 

@@ -23,6 +23,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle, BundleType
 from simdist.randomness import derive_seed, keras_seeds
 from simdist.runtime.replicas import Member
+from simdist.runtime.simulated.absences import absences
 from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.detection import Detection
 from simdist.runtime.simulated.disks import Disks
@@ -118,6 +119,7 @@ class World:
         self.silence.changed.append(self.detection.expect_change)
         self.silence.went_on.append(lambda task, since_s: self.servers[task.name].stood_still(since_s, self.now))
         self.left: set[str] = set()  # tasks that are members no longer
+        self.clock.absences = lambda: absences(self.tasks.values(), self.left, self.detection.membership)
         self.is_foreseeable = True  # until a fault has begun that loses messages, or changes their time
         self.foreseen: dict[Foreseen, None] = {}  # what is under way and ends at known seconds
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own

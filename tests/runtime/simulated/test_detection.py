@@ -168,7 +168,7 @@ def test_a_wait_for_a_worker_that_is_silent_for_ever_is_an_error_that_says_who_w
     cluster.faults.crash("worker:0", at=0.0)
     SILENCES[silence](cluster, at=0.2)
     coordinator.schedule(lambda: sd.sleep(1.0))
-    with pytest.raises(sd.errors.DeadlineExceededError, match=r"1 closures \(join\).*worker:1 .*waits? for .*until="):
+    with pytest.raises(sd.errors.DeadlineExceededError, match=r"1 closures \(join: .*worker:1 .*waits? for .*until="):
         coordinator.join()
     assert cluster.now <= 31.0
 
