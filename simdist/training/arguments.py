@@ -18,6 +18,7 @@ from simdist.variables.handles import adopted
 __all__ = [
     "compile_arguments",
     "has_own_step",
+    "made_outside",
     "require_compile_options",
     "require_inherited",
     "require_no_strategy_inside",
@@ -72,18 +73,33 @@ def _is_own(model: StrategyModel, name: str) -> bool:
     return name in vars(model) or getattr(type(model), name) is not getattr(keras.Model, name)
 
 
+def made_outside(model: StrategyModel, caller: str) -> FailedPreconditionError:
+    """The error of a call in a scope to a model that was created outside of every scope, and would train on one device."""
+    return FailedPreconditionError(
+        f"{caller} was called in strategy.scope(), but the model {model.name!r} was made outside of every scope, so it belongs to no "
+        "strategy. Make and compile the model inside `with strategy.scope():`; to use it without a strategy, leave the scope first."
+    )
+
+
 def require_no_strategy_inside(model: StrategyModel) -> None:
     """Refuse variables of a strategy in a model that was created outside of every scope.
 
     Raises:
-        FailedPreconditionError: it has.
+        FailedPreconditionError: its layers, its optimizer or its metrics have some.
     """
-    foreign = next((variable for variable in model.variables if adopted(variable) is not None), None)
-    if foreign is not None:
-        raise FailedPreconditionError(
-            f"The model {model.name!r} was made outside strategy.scope(), of layers that were made inside: {foreign.path!r} belongs to a "
-            "strategy. Make the model inside the scope, too."
-        )
+    optimizer = getattr(model, "optimizer", None)
+    parts = {
+        "of layers that were": model.variables,
+        "with an optimizer that was": [] if optimizer is None else optimizer.variables,
+        "with metrics that were": model.simdist_variables_of_metrics(),
+    }
+    for how, variables in parts.items():
+        foreign = next((variable for variable in variables if adopted(variable) is not None), None)
+        if foreign is not None:
+            raise FailedPreconditionError(
+                f"The model {model.name!r} was made outside strategy.scope(), {how} made inside: {foreign.path!r} belongs to a strategy. "
+                "Make and compile the model inside the scope, too."
+            )
 
 
 def require_numbers(model: StrategyModel, caller: str) -> None:

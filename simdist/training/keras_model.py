@@ -126,6 +126,13 @@ class StrategyModel(keras.Model):
         """All layers, also those inside of others; not the model itself."""
         return self._flatten_layers(include_self=False)
 
+    def simdist_variables_of_metrics(self) -> Sequence[keras.Variable]:
+        """Those of all metrics, also of those that compile was given, and that Keras only knows once it has built the model."""
+        given = self._compile_metrics
+        unbuilt = [] if given is None or given.built else keras.tree.flatten([given._user_metrics, given._user_weighted_metrics])
+        metrics = [*self.metrics, *[metric for metric in unbuilt if isinstance(metric, keras.metrics.Metric)]]
+        return [variable for metric in metrics for variable in metric.variables]
+
     def simdist_build_slots(self) -> None:
         """Make the variables of the optimizer, if those exist that it trains."""
 

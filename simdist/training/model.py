@@ -22,7 +22,7 @@ from simdist.program.arrays import Tree
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training import saving
-from simdist.training.arguments import compile_arguments, require_compile_options, require_no_strategy_inside, require_numbers
+from simdist.training.arguments import compile_arguments, made_outside, require_compile_options, require_no_strategy_inside, require_numbers
 from simdist.training.evaluation.evaluate import evaluate
 from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
@@ -75,9 +75,11 @@ class _Distributed(StrategyModel):
         Raises:
             InvalidArgumentError: under a strategy, steps_per_execution that is no number; "auto" under another strategy than parameter
                 servers.
-            FailedPreconditionError: run_eagerly=True where numerics="off".
+            FailedPreconditionError: run_eagerly=True where numerics="off"; or it is called in a scope, and the model was made outside.
         """
         strategy = self.simdist_strategy
+        if strategy is None and has_strategy():
+            raise made_outside(self, "compile")
         if strategy is not None:
             arguments = compile_arguments(args, options)
             require_compile_options(arguments, isinstance(strategy, ParameterServerStrategy))
@@ -205,7 +207,7 @@ class _Distributed(StrategyModel):
             OutOfRangeError: under parameter servers, the data of a worker ran out before the steps were done. Elsewhere that ends the
                 training with a warning, as in Keras 2.
         """
-        if not self._is_distributed():
+        if not self._is_distributed("fit"):
             return super().fit(**readable_by_keras("fit", self, (x, y, *args), options))
         self._assert_compile_called("fit")
         return fit(self, x, y, *args, **options)
@@ -230,7 +232,7 @@ class _Distributed(StrategyModel):
             TypeError: `x` is of no kind that is known, or an option that Keras does not know.
             FailedPreconditionError: numerics="off", or the model overrides ``make_test_function``.
         """
-        if not self._is_distributed():
+        if not self._is_distributed("evaluate"):
             return super().evaluate(**readable_by_keras("evaluate", self, (x, y, *args), options))
         self._assert_compile_called("evaluate")
         return evaluate(self, x, y, *args, **options)
@@ -245,7 +247,7 @@ class _Distributed(StrategyModel):
         Raises:
             InvalidArgumentError, TypeError, FailedPreconditionError: as for `evaluate`.
         """
-        if not self._is_distributed():
+        if not self._is_distributed("predict"):
             return super().predict(**readable_by_keras("predict", self, (x, *args), options))
         return predict(self, x, *args, **options)
 
@@ -262,14 +264,14 @@ class _Distributed(StrategyModel):
         Raises:
             InvalidArgumentError: x is a dataset, or as for `fit`.
         """
-        if not self._is_distributed():
+        if not self._is_distributed("train_on_batch"):
             return super().train_on_batch(x, *args, **options)
         self._assert_compile_called("train_on_batch")
         return train_on_batch(self, x, *args, **options)
 
     def test_on_batch(self, x: Examples, y: Examples = None, sample_weight: Examples = None, return_dict: bool = False) -> Result:
         """Loss and metrics of one batch; computed as by `evaluate`."""
-        if not self._is_distributed():
+        if not self._is_distributed("test_on_batch"):
             return super().test_on_batch(x, y, sample_weight, return_dict)
         self._assert_compile_called("test_on_batch")
         return evaluate(self, x, y, steps=1, verbose=0, sample_weight=sample_weight, return_dict=return_dict)
@@ -278,14 +280,16 @@ class _Distributed(StrategyModel):
         """Outputs for one batch; computed as by `predict`."""
         return predict(self, x, steps=1, verbose=0) if self._is_distributed() else super().predict_on_batch(x)
 
-    def _is_distributed(self) -> bool:
+    def _is_distributed(self, caller: str = "") -> bool:
         """Whether the model belongs to a strategy.
 
         Raises:
-            FailedPreconditionError: only what it is made of does.
+            FailedPreconditionError: only what it is made of does; or it does not, and this method of it is called in a scope.
         """
         if self.simdist_strategy is None:
             require_no_strategy_inside(self)
+            if caller and has_strategy():
+                raise made_outside(self, caller)
         return self.simdist_strategy is not None
 
 
