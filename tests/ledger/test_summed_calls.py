@@ -142,3 +142,18 @@ def test_a_fit_adds_up_its_gradients_where_they_are_made() -> None:
     np.testing.assert_allclose(losses, close_to, rtol=1e-5)
     for found, expected in zip(weights, wanted, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("numbers", [[60_000, 60_000, -60_000, -60_000], [2048, 1, 1, -2048]], ids=["too large together", "digits"])
+def test_sums_of_half_precision_keep_the_order_of_the_schedule(numbers: list[int]) -> None:
+    def total(numerics: str) -> list[float]:
+        strategy = sd.MirroredStrategy(4, cluster=sd.Cluster({"worker": 1}, numerics=numerics))
+        data = sd.Dataset.from_tensor_slices(np.array(numbers, np.float32)).batch(4)
+
+        @sd.function
+        def step(batches: Any) -> Any:
+            return strategy.run(lambda x: sd.get_replica_context().all_reduce("sum", x.astype("float16")), args=(next(batches),))
+
+        return np.asarray(strategy.experimental_local_results(step(iter(strategy.distribute_dataset(data))))[0]).tolist()
+
+    assert total("vmap") == total("loop") and np.isfinite(total("loop")).all()
