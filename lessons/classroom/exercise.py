@@ -21,6 +21,7 @@ __all__ = ["Check", "Exercise", "NotAnswered"]
 Check = Callable[[Any], str | None]  # takes the answer; None if it is right, else what is wrong with it
 
 NOT_OF_STUDENTS = tuple(str(path) for path in (Path(__file__).parent, Path(simdist.__file__).parent, sys.prefix, sys.base_prefix))
+GENERATED = ("<frozen", "<string>")  # code without a file: a dataclass makes its __init__ of a text
 
 
 class NotAnswered(Exception):
@@ -110,7 +111,7 @@ def deepest_frame_of_student(error: BaseException) -> tuple[int, str] | None:
     found = [
         (frame.f_code.co_filename, number)
         for frame, number in traceback.walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith(NOT_OF_STUDENTS) and not frame.f_code.co_filename.startswith("<frozen")
+        if not frame.f_code.co_filename.startswith((*NOT_OF_STUDENTS, *GENERATED))
     ]
     if not found:
         return None

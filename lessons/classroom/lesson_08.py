@@ -90,6 +90,8 @@ def epochs_of(function: Callable[..., Any], pipeline: int) -> list[list[list[int
     if not isinstance(dataset, sd.Dataset):
         return f"the function returned {described(dataset)}: return a dataset."
     batches = [np.asarray(batch).tolist() for batch in islice(dataset, EPOCHS * len(BATCHES))]
+    if not batches:
+        return f"pipeline {pipeline} has no rows at all; it should have {ROWS // PIPELINES}."
     if not all(isinstance(batch, list) and all(type(row) is int for row in batch) for batch in batches):
         return f"pipeline {pipeline} gives {described(batches[0])}, which is no batch of rows: call batch(3)."
     sizes = [len(batch) for batch in batches]

@@ -168,7 +168,8 @@ second_exercise = Exercise(
 def as_bad_as_death(pause_ms: float) -> str | None:
     """A pause that costs as much as a death at its begin."""
     death = cost_of_death_ms()
-    pause = cost_ms({"kind": "pause", "task": "worker:1", "at": KILLED_AT_S, "until": KILLED_AT_S + pause_ms / 1000}) if pause_ms else 0.0
+    until_s = KILLED_AT_S + pause_ms / 1000
+    pause = cost_ms({"kind": "pause", "task": "worker:1", "at": KILLED_AT_S, "until": until_s}) if until_s > KILLED_AT_S else 0.0
     if abs(pause - death) <= ENOUGH_MS:
         return None
     return f"a pause of {pause_ms:g} ms costs {pause:.1f} ms, and the death {death:.1f} ms."

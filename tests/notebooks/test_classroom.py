@@ -17,6 +17,8 @@ from classroom.own_truths import FILE as TRUTHS
 from classroom.stopping import NotYetAnswered
 from exercise_rows import HOSTILE
 
+import simdist as sd
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted(path.stem for path in (ROOT / "lessons" / "classroom").glob("*.py") if path.stem != "__init__")
 
@@ -236,6 +238,14 @@ def test_error_of_a_student_is_shown_with_its_line(capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert "your code raised an error in line " in printed
     assert "`return sum(losses) / 0" in printed and "ZeroDivisionError" in printed
+
+
+def test_error_in_what_a_dataclass_has_made_is_shown_with_the_line_of_the_student(capsys: pytest.CaptureFixture[str]) -> None:
+    def options() -> Any:
+        return sd.CommunicationOptions(num_packs=0)
+
+    asking(lambda answer: answer()).check(options)
+    assert "`return sd.CommunicationOptions(num_packs=0)`: InvalidArgumentError" in " ".join(capsys.readouterr().out.split())
 
 
 def test_error_inside_a_library_names_the_error(capsys: pytest.CaptureFixture[str]) -> None:

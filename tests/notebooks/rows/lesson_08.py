@@ -55,6 +55,7 @@ ROWS = {
                 "pipeline 0 begins again after [0, 3, 6] and [9, 12, 15]",
             ),
             (lambda context: sharded(context).repeat().shuffle(8, seed=1).batch(3), "reads a row again before it has read all 8"),
+            (lambda _: RANGE.filter(lambda row: row % 3 == 3).batch(3).repeat(), "pipeline 0 has no rows at all; it should have 8"),
             (lambda context: sharded(context).shuffle(8, seed=1).batch(3), "ends after 3 batches: call repeat(), without a number"),
             (lambda context: sharded(context).shuffle(8, seed=1).batch(3).repeat(2), "ends after 6 batches: call repeat(), without"),
             (lambda context: sharded(context).shuffle(8, seed=1).batch(3).repeat(9), "ends after 27 batches: call repeat(), without"),

@@ -53,9 +53,10 @@ ROWS = {
     "third_exercise": Rows(
         right=[14.7, 15, np.float32(14.5)],
         wrong=[
-            (13.1, "costs 11.5 ms"),
-            (20, "a pause of 20 ms costs 18.4 ms"),
+            (13.1, "costs 11.6 ms"),
+            (20, "a pause of 20 ms costs 18.5 ms"),
             (0, "a pause of 0 ms costs 0.0 ms"),
+            (1e-300, "a pause of 1e-300 ms costs 0.0 ms"),
             (6000, "at most 5,000"),
             (-3, "at least 0"),
             ("14.7", "without quotes"),
