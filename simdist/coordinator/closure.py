@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -15,15 +15,17 @@ from simdist.arguments import name_of_function
 from simdist.coordinator.handed_out import NumberedBatches
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator, PipelineNumber
+from simdist.coordinator.refusals import second_step
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from simdist.input import DistributedIterator, InputContext
+from simdist.program.arrays import Tree
 from simdist.program.bound_call import BoundCall, fits_at_once
 from simdist.program.explained_errors import explained, require_of_dataset
 from simdist.program.function import StepFunction
 from simdist.program.values import snapshot
-from simdist.runtime.work import Drawn, LinkedStep, RunningClosure, StepCall, Worker, running_closure
+from simdist.runtime.work import Drawn, LinkedStep, RunningClosure, StepCall, TakeStep, Worker, running_closure
 from simdist.runtime.worker_replicas import LinkedReplicas, ReplicaCalls
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.server_input import making_dataset
@@ -88,10 +90,22 @@ class Closure:
             for per_worker, (pipeline, _) in zip(self.resuming, next(iter(self.taken.values())), strict=True):
                 per_worker.dataset.give_pipeline(pipeline, worker.name)
 
-    def run(self, worker: Worker) -> object:
-        """Call a plain function, on this worker."""
+    def run(self, worker: Worker, take: TakeStep) -> object:
+        """Call a plain function, on this worker; steps that it calls are steps of this closure."""
+        taken: list[Closure] = []
+
+        def take_step(fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+            if taken and self.strategy.serving.in_rounds:
+                raise second_step(fn.name, self.result.number, worker.name)
+            taken.append(replace(self, fn=fn, args=tuple(args), kwargs=kwargs, repeat=1, key=None))
+            result = take(taken[-1])
+            running = running_closure.get()
+            assert running is not None
+            running.changed.extend(result.changed())
+            return result.value(self.strategy.engine)
+
         self._keep_pipelines(worker)
-        with self._running_on(worker, is_plain=True):
+        with self._running_on(worker, take_step):
             args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
             self._note_taken(worker)
             try:
@@ -166,14 +180,12 @@ class Closure:
         assert isinstance(call, BoundCall)
         return linked.version == self.strategy.store.layout.version and fits_at_once(linked.program, call)
 
-    @contextmanager
-    def _running_on(self, worker: Worker, is_plain: bool = False) -> Iterator[None]:
+    def _running_on(
+        self, worker: Worker, take_step: Callable[[StepFunction, Sequence[Tree], dict[str, Tree]], Tree] | None = None
+    ) -> AbstractContextManager[None]:
         """While code of users runs: what it calls can know that it is called in a closure."""
-        running_closure.set(RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine, is_plain))
-        try:
-            yield
-        finally:
-            running_closure.set(None)
+        running = RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine, take_step)
+        return running_closure.replaced(running)
 
     def _resolved(self, leaf: object, worker: Worker) -> object:
         if not isinstance(leaf, PerWorker):

@@ -139,7 +139,8 @@ class ClusterCoordinator:
         """Run a function on some worker, as soon as one is free. Returns at once, unless max_queued closures wait for a worker already.
 
         Args:
-            fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker.
+            fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker. It may call steps, and
+                `strategy.run`, which runs the replicas of this worker: it waits for them, and they are steps of this closure.
             args, kwargs: its arguments; per-worker values become those of the worker.
 
         Returns:

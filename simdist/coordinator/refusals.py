@@ -7,7 +7,7 @@ from simdist.coordinator.synchronization import Synchronization
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.work import running_closure
 
-__all__ = ["require_outside_of_closures", "require_same"]
+__all__ = ["require_outside_of_closures", "require_same", "second_step"]
 
 
 def require_outside_of_closures(strategy: object, what: str) -> None:
@@ -27,6 +27,20 @@ def require_outside_of_closures(strategy: object, what: str) -> None:
             "closures, and one that waits for others keeps a place from them; model.fit does so too, as its steps are closures. Return "
             "from the closure what is needed, and call schedule, join or fit where the coordinator was made."
         )
+
+
+def second_step(name: str, closure: int, worker: str) -> FailedPreconditionError:
+    """The error of a plain function that takes a second step where a closure counts with its round.
+
+    Args:
+        name: of the step.
+        closure, worker: in which it was called, and where.
+    """
+    return FailedPreconditionError(
+        f"{name} is the second step of closure {closure} on {worker}, a plain function. Under mode='sync' and mode='bounded' the first one "
+        "counts when its round is complete, so the second would not see it. Take one step in each function that is scheduled: put what it "
+        "does into one function under @sd.function, and schedule more of them."
+    )
 
 
 def require_same(

@@ -15,11 +15,13 @@ from simdist.errors import FailedPreconditionError
 from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.fixed_reads import require_may_be_read
 from simdist.program.half_precision import is_half, widened
+from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval, BundleType, snapshot
 from simdist.runtime.base import Engine
 from simdist.runtime.updating import assigning
 from simdist.runtime.work import running_closure
 from simdist.variables.aggregation import increment_of_sum, no_combination
+from simdist.variables.handles import variable_of
 from simdist.variables.read_cache import cached_read
 from simdist.variables.state import Cell, Layout
 from simdist.variables.variable import OwningStrategy, Placement, Variable
@@ -62,6 +64,7 @@ class Store:
         self._between_steps()
         placement: Placement = variable.placement
         self._require_own(variable)
+        self._require_seen(variable)
         self.observed(variable.name)
         if placement.across is not None:
             return placement.across(variable)
@@ -142,6 +145,7 @@ class Store:
         """What changes each cell of a variable."""
         placement: Placement = variable.placement
         self._require_own(variable)
+        self._require_seen(variable)
         if self.strategy is not None and placement.combine != "worker":
             self.strategy.require_change_at_once(variable)
         if self._is_of_closure(variable):
@@ -192,6 +196,17 @@ class Store:
         """Refuse a read or an assignment by a replica of another strategy."""
         if self.strategy is not None:
             self.strategy.require_own_run(variable)
+
+    def _require_seen(self, variable: Variable) -> None:
+        """Refuse to use a variable of the chief in a plain function of which a step has changed it: that counts with the reply."""
+        closure = running_closure.get()
+        if closure is None or active_tracer() is not None or variable.placement.cells[0].task != self.engine.chief:
+            return
+        if any(variable_of(changed) is variable for changed in closure.changed):
+            raise FailedPreconditionError(
+                f"{variable.name} is on {self.engine.chief}, and a step of the plain function that runs as closure {closure.number} has "
+                "changed it: that counts when the closure's reply has come. Read or change it in that step, and return what you need."
+            )
 
     def require_present(self, variables: Sequence[Variable]) -> None:
         """Refuse to change several variables, one after the other, of which one cannot be changed now.

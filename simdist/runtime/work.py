@@ -6,14 +6,15 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from simdist.process_state import TaskLocal
-from simdist.program.arrays import Array
-from simdist.program.function import BoundCall
+from simdist.program.arrays import Array, Tree
+from simdist.program.function import BoundCall, StepFunction
+from simdist.program.operations import Update, VariableHandle
 from simdist.program.per_replica import per_replica
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
@@ -26,10 +27,12 @@ __all__ = [
     "Handle",
     "LaunchedRun",
     "LinkedStep",
+    "PlainFunction",
     "Returned",
     "RunningClosure",
     "StepCall",
     "StepResult",
+    "TakeStep",
     "Worker",
     "WorkerPool",
     "WorkerStep",
@@ -107,6 +110,11 @@ class StepResult:
     linked: tuple[LinkedProgram, ...]
     bundles: tuple[Bundle, ...]
 
+    def changed(self) -> list[VariableHandle]:
+        """The variables that the step has changed."""
+        updates = [op for op in self.linked[0].program.operations if isinstance(op, Update)]
+        return [variable for update in updates for variable in update.variables]
+
     def value(self, engine: Computing) -> Returned:
         """What the step has returned, with numpy arrays: of several replicas as one value, with a `PerReplica` where they differ."""
         arrays = [[np.asarray(array) for array in of_one] for of_one in engine.arrays(self.bundles)]
@@ -116,15 +124,34 @@ class StepResult:
         return results[0] if len(results) == 1 else per_replica(results)
 
 
+TakeStep: TypeAlias = Callable[[WorkerStep], StepResult]
+"""Lets the worker take a step in the middle of a plain function, which waits for its result. Taken once, whatever `repeat` says."""
+PlainFunction: TypeAlias = Callable[[Worker, TakeStep], Returned]
+"""What a worker calls in its process, as a closure."""
+
+
 @dataclass(frozen=True)
 class RunningClosure:
-    """The closure that code of a user runs in: its number, its worker, whose it is, on which engine, and whether a plain function runs."""
+    """The closure that code of a user runs in.
+
+    Attributes:
+        number, worker: its number and its worker.
+        strategy, engine: whose it is, and on which engine.
+        take_step: lets the worker take a step now, of (function, args, kwargs), and gives its values; None: no plain function runs.
+        changed: what the steps of a plain function have changed that counts with the closure's reply, and is not seen before.
+    """
 
     number: int
     worker: str
     strategy: object
     engine: object
-    is_plain: bool
+    take_step: Callable[[StepFunction, Sequence[Tree], dict[str, Tree]], Tree] | None = None
+    changed: list[VariableHandle] = field(default_factory=list["VariableHandle"])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a plain function runs."""
+        return self.take_step is not None
 
 
 running_closure: TaskLocal[RunningClosure | None] = TaskLocal(lambda: None)
@@ -164,8 +191,8 @@ class WorkerPool(Protocol):
         """Run a step on a worker, as closure `number`; its messages to servers carry the ticket."""
         ...
 
-    def call_function(self, task: str, function: Callable[[Worker], Returned], number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Handle:
-        """Run a plain function in a worker's process, as closure `number`."""
+    def call_function(self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Handle:
+        """Run a plain function in a worker's process, as closure `number`; steps that it takes are steps of this closure."""
         ...
 
     def add(self, task: str) -> None:

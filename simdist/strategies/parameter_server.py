@@ -320,27 +320,20 @@ class ParameterServerStrategy(Strategy):
         return super().run(fn, args, kwargs, options)
 
     def eagerly(self, fn: Callable[[], T], name: str, counts: bool = True) -> T:
-        """Run a function as a step of its own, once, on the chief.
-
-        Raises:
-            FailedPreconditionError: called in a plain function that was scheduled.
-        """
-        if (closure := running_closure.get()) is not None:
-            raise FailedPreconditionError(
-                f"{name} needs a step, and was called in a plain function that was scheduled, on {closure.worker}. Put what was scheduled "
-                "under @sd.function."
-            )
-        return cast(T, self.on_coordinator.run(StepFunction(fn, name=name, counts=counts), (), {}))
+        """Run a function as a step of its own, once, where `run_step` does."""
+        return cast(T, self.run_step(StepFunction(fn, name=name, counts=counts), (), {}))
 
     def run_step(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
-        """Run a step that was called directly: on the chief, with a warning, as it uses no worker.
+        """Run a step that was called directly: in a plain function that was scheduled on its worker; else on the chief, with a warning.
 
         Raises:
-            TypeError: called in a closure, where the step belongs to what was scheduled.
+            TypeError: called while a closure gets its arguments, or in one of another strategy.
         """
-        if running_closure.get() is not None:
+        if (closure := running_closure.get()) is None:
+            return self.on_coordinator.run(fn, args, kwargs)
+        if closure.take_step is None or closure.strategy is not self:
             return super().run_step(fn, args, kwargs)
-        return self.on_coordinator.run(fn, args, kwargs)
+        return closure.take_step(fn, args, kwargs)
 
     def distribute_dataset(self, dataset: Dataset, options: InputOptions | None = None) -> DistributedFromFunction:
         """A dataset for `ClusterCoordinator.create_per_worker_dataset`: each worker reads all of it; its replicas take parts of each batch.

@@ -82,7 +82,7 @@ def test_what_an_engine_is_given_is_behind_a_protocol_too(walled: None) -> None:
             return SimpleNamespace(value=step.bind(SimpleNamespace(name=task, secret=1)), error=None)
 
         def call_function(self, task: str, function: Any, number: int) -> Any:
-            return function(SimpleNamespace(name=task, secret=1))
+            return function(SimpleNamespace(name=task, secret=1), lambda step: found.setdefault("taken", step))
 
     pool = behind(SimpleNamespace(start_workers=lambda tasks, strategy: Inside()), Engine).start_workers(["worker:0"], None)
     bound = SimpleNamespace(repeat=1, secret=2, bind=lambda worker: found.setdefault("worker", worker))
@@ -93,7 +93,9 @@ def test_what_an_engine_is_given_is_behind_a_protocol_too(walled: None) -> None:
     with pytest.raises(AttributeError, match="Worker has no 'secret'"):
         found["worker"].secret  # noqa: B018
     with pytest.raises(AttributeError, match="Worker has no 'secret'"):
-        pool.call_function("worker:0", lambda worker: worker.secret, 1)
+        pool.call_function("worker:0", lambda worker, take: worker.secret, 1)
+    pool.call_function("worker:0", lambda worker, take: take(bound), 2)
+    assert isinstance(found["taken"], Proxy) and found["taken"].repeat == 1
 
 
 def test_what_comes_back_to_its_own_side_is_itself() -> None:

@@ -356,13 +356,10 @@ def test_a_step_on_the_chief_has_as_many_replicas(caplog: pytest.LogCaptureFixtu
     assert v.numpy() == 3.0 and [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_a_plain_function_on_a_worker_runs_no_replicas() -> None:
+def test_a_plain_function_on_a_worker_runs_its_replicas() -> None:
     strategy = servers()
     coordinator = sd.ClusterCoordinator(strategy)
-    with pytest.raises(
-        sd.errors.FailedPreconditionError, match="needs a step, and was called in a plain function that was scheduled, on worker:0"
-    ):
-        coordinator.schedule(lambda: strategy.run(lambda: 1)), coordinator.join()
+    assert coordinator.schedule(lambda: strategy.run(rank).values).fetch() == (0, 1)
 
 
 def test_workers_of_an_isolated_cluster_have_one_device() -> None:

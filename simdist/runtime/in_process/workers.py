@@ -21,7 +21,7 @@ from simdist.runtime.in_process.programs import OneTask, TaskHere, Updates, kept
 from simdist.runtime.in_process.worker_replicas import InProcess, step_of_replicas
 from simdist.runtime.interpreter import Step
 from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
-from simdist.runtime.work import LinkedStep, StepCall, StepResult, Worker, WorkerStep
+from simdist.runtime.work import LinkedStep, PlainFunction, StepCall, StepResult, TakeStep, WorkerStep
 from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls
 
 __all__ = ["Workers", "WorkersHere"]
@@ -94,22 +94,23 @@ class Workers(ABC):
         """Let a worker take a step; what it changes of the chief's variables is added to `updates`. The result of each replica."""
 
     @abstractmethod
-    def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> Any:
+    def do(self, task: TaskHere, function: PlainFunction, take: TakeStep) -> Any:
         """Let a worker call a plain function."""
 
     def call(self, task: str, step: WorkerStep, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
-        def work(worker: TaskHere, updates: Updates) -> StepResult:
-            call = step.bind(worker)
-            for _ in range(step.repeat):
-                linked = step.link(worker, call)
-                result = self.take(worker, linked, call, updates)
-            programs = linked.programs if isinstance(linked, LinkedReplicas) else (linked,)  # pyright: ignore[reportPossiblyUnboundVariable]
-            return StepResult(programs, result)  # pyright: ignore[reportPossiblyUnboundVariable]
+        return self._reply(task, number, lambda worker, updates: self._taken(worker, step, updates))
 
-        return self._reply(task, number, work)
+    def call_function(self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
+        return self._reply(task, number, lambda worker, updates: self.do(worker, function, lambda step: self._taken(worker, step, updates)))
 
-    def call_function(self, task: str, function: Callable[[Worker], Any], number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
-        return self._reply(task, number, lambda worker, _: self.do(worker, function))
+    def _taken(self, worker: TaskHere, step: WorkerStep, updates: Updates) -> StepResult:
+        """The result of a step, the last of `repeat`, that a worker takes now."""
+        call = step.bind(worker)
+        for _ in range(step.repeat):
+            linked = step.link(worker, call)
+            result = self.take(worker, linked, call, updates)
+        programs = linked.programs if isinstance(linked, LinkedReplicas) else (linked,)  # pyright: ignore[reportPossiblyUnboundVariable]
+        return StepResult(programs, result)  # pyright: ignore[reportPossiblyUnboundVariable]
 
     def add(self, task: str) -> NoReturn:
         raise AssertionError(f"{task}: the tasks of this engine are fixed")
@@ -169,8 +170,8 @@ class WorkersHere(Workers):
         step.go()
         return (step.result,)
 
-    def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> Any:
-        return function(task)
+    def do(self, task: TaskHere, function: PlainFunction, take: TakeStep) -> Any:
+        return function(task, take)
 
 
 @contextmanager

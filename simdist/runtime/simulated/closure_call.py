@@ -15,7 +15,7 @@ from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.served import Served
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import Drawn, Returned, Worker, WorkerStep
+from simdist.runtime.work import Drawn, PlainFunction, Returned, WorkerStep
 from simdist.simulation.fiber import Gate
 from simdist.trace.records import NO_CAUSE
 
@@ -39,6 +39,7 @@ class ClosureCall:
 
     Attributes:
         updates: of the chief's variables, which count if the coordinator accepts the reply.
+        drawn: as of the steps that it takes; a plain function has one from its first step on.
         step: that ran last, from 1 on.
         began_s: when the worker began with it.
         ordinal: its number among those that this worker was sent.
@@ -52,7 +53,7 @@ class ClosureCall:
         number: int,
         served: Served,
         work: WorkerStep | None = None,
-        function: Callable[[Worker], Returned] | None = None,
+        function: PlainFunction | None = None,
         ticket: Ticket = NOT_IN_ROUNDS,
     ) -> None:
         self.world = world
@@ -66,6 +67,7 @@ class ClosureCall:
         self.value: Returned = None
         self.error: BaseException | None = None
         self.updates: ClosureUpdates[KeptChange] = ClosureUpdates(partial(_changed, world, task))  # not a method, which would hold this
+        self.drawn: dict[int, Drawn] = {} if work is None else work.drawn
         self.step = 0
         self.began_s = 0.0
         self.ordinal = 0
@@ -110,18 +112,15 @@ class ClosureCall:
 
     def draw(self) -> Drawn:
         """What the random numbers of the step that runs now follow from; the worker that runs it first counts it."""
-        assert self.work is not None
-        drawn = self.work.drawn
-        if self.step not in drawn:
-            drawn[self.step] = self.task.name, self.task.draws
+        if self.step not in self.drawn:
+            self.drawn[self.step] = self.task.name, self.task.draws
             self.task.draws += 1
-        return drawn[self.step]
+        return self.drawn[self.step]
 
     def not_drawn(self) -> None:
         """The step that runs now has failed, and is no draw of its worker."""
-        assert self.work is not None
-        if self.work.drawn.get(self.step) == (self.task.name, self.task.draws - 1):
-            del self.work.drawn[self.step]
+        if self.drawn.get(self.step) == (self.task.name, self.task.draws - 1):
+            del self.drawn[self.step]
             self.task.draws -= 1
 
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:

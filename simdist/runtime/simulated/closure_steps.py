@@ -16,7 +16,7 @@ from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import LinkedStep, StepCall, StepResult
+from simdist.runtime.work import LinkedStep, StepCall, StepResult, WorkerStep
 from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls
 
 __all__ = ["ClosureSteps", "WorkerDevices"]
@@ -61,20 +61,25 @@ class ClosureSteps:
     Args:
         devices: where.
         closure: whose steps they are.
+        work: the steps: what the closure is, or one in the middle of its plain function.
         call: the bound arguments.
         ended: is called when they are over, have failed, or need code of users to go on.
     """
 
     def __init__(
-        self, devices: WorkerDevices, closure: ClosureCall, call: StepCall, ended: Callable[[ClosureSteps, BaseException | None], None]
+        self,
+        devices: WorkerDevices,
+        closure: ClosureCall,
+        work: WorkerStep,
+        call: StepCall,
+        ended: Callable[[ClosureSteps, BaseException | None], None],
     ) -> None:
-        assert closure.work is not None
         self.devices = devices
         self.closure = closure
         self.call = call
         self.ended = ended
-        self.work = closure.work
-        self.left = closure.work.repeat
+        self.work = work
+        self.left = work.repeat
         self.running: _OnOneDevice | ClosureReplicas
         self.linked: LinkedStep
         self.is_under_way = False

@@ -8,6 +8,7 @@ of users has to run; a closure with the program of the one before needs none. Up
     idle      --another closure-->                        calling     (the fiber runs code of users)
     calling   --bound and linked-->                       stepping
     calling   --a plain function returned, or an error--> idle        (a reply is sent)
+    calling   --a plain function takes a step-->          calling     (its fiber waits for the step)
     calling   --replaced meanwhile, and bound-->          idle
     stepping  --its steps are over, or failed-->          idle        (a reply is sent)
     stepping  --the program fits no more-->               calling
@@ -16,6 +17,7 @@ of users has to run; a closure with the program of the one before needs none. Up
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from simdist import debugging
 from simdist.errors import AbortedError
@@ -26,7 +28,7 @@ from simdist.runtime.simulated.closure_steps import ClosureSteps, WorkerDevices
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.task_runtime import REPEAT_S
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import LinkedStep, Returned, StepCall
+from simdist.runtime.work import LinkedStep, Returned, StepCall, StepResult, WorkerStep
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.simulated_process import SimulatedProcess
 from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
@@ -58,6 +60,7 @@ class WorkerLoop:
         self.running: ClosureCall | None = None
         self.steps: ClosureSteps | None = None
         self.mail: Gate | None = None  # at which the fiber waits
+        self.waits: Gate | None = None  # at which a plain function waits for a step that it takes
         self.given_up: ClosureCall | None = None  # whose steps are not taken when the code of users has ended that runs for it
         self.context = TaskContext()
         self.kind = world.trace.kind(task.name, "closure", "closure {closure}", {"closure": int})
@@ -66,7 +69,7 @@ class WorkerLoop:
         """Begin the present incarnation."""
         self.inbox.clear()
         self.running = self.steps = self.given_up = None
-        self.mail = None
+        self.mail = self.waits = None
         self.context = self.world.context_of(self.task, self.process)
         open_scopes.get(self.context).append(self.strategy)
         fiber = self.world.start(self.task, self._call_code_of_users, context=self.world.engine_context)
@@ -81,7 +84,7 @@ class WorkerLoop:
         """End the work of the worker, because its task has died."""
         if self.steps is not None:
             self.steps.stop()
-        self.running = self.steps = None
+        self.running = self.steps = self.waits = None
 
     def replaced(self, sent: int) -> None:
         """The chief, which had not heard of this worker for a while, has given its work to others: it drops what it still has of it.
@@ -92,7 +95,11 @@ class WorkerLoop:
         self.inbox = deque(closure for closure in self.inbox if closure.ordinal > sent)
         if self.running is None or self.running.ordinal > sent:
             return
-        if self.steps is not None and self.steps.is_under_way:
+        if self.waits is not None and self.steps is not None:
+            self.steps.stop()
+            self.given_up = self.running
+            self.waits.open(self._replaced_error())
+        elif self.steps is not None and self.steps.is_under_way:
             self.killed()
             self._go_to_next()
         else:
@@ -147,7 +154,8 @@ class WorkerLoop:
             self._finish(closure, error)
             return
         if self.steps is None:
-            self.steps = ClosureSteps(self.devices, closure, call, self._stepped)
+            assert closure.work is not None
+            self.steps = ClosureSteps(self.devices, closure, closure.work, call, self._stepped)
         self.steps.run(linked, priced)
 
     def _stepped(self, steps: ClosureSteps, error: BaseException | None) -> None:
@@ -207,9 +215,35 @@ class WorkerLoop:
         """The result of code of users: of a plain function its value, of a step its arguments and its program."""
         if closure.work is None:
             assert closure.function is not None
-            return closure.function(self.task)
+            return closure.function(self.task, partial(self._take, closure))
         call = closure.work.bind(self.task) if self.steps is None else self.steps.call
         return call, closure.work.link(self.task, call)
+
+    def _take(self, closure: ClosureCall, work: WorkerStep) -> StepResult:
+        """Take a step in the middle of a plain function, whose fiber waits for it."""
+        while closure.served.is_away():
+            self.world.clock.sleep(REPEAT_S)
+        if closure is self.given_up:
+            raise self._replaced_error()
+        closure.drawn = work.drawn
+        call = work.bind(self.task)
+        linked = work.link(self.task, call)
+        priced, waits = self.devices.priced(linked), Gate(self.world.clock)
+        steps = ClosureSteps(self.devices, closure, work, call, lambda _, error: waits.open(error))
+        self.steps, self.waits = steps, waits
+        try:
+            steps.run(linked, priced)
+            error = waits.wait(lambda: words(steps.waits_for()))
+        finally:
+            if self.steps is steps:  # otherwise this incarnation has died
+                self.steps = self.waits = None
+        if error is not None:
+            raise error
+        found, closure.value = closure.value, None
+        return found
+
+    def _replaced_error(self) -> AbortedError:
+        return AbortedError(f"{self.task.name} was replaced: the chief has given what it runs to another worker.")
 
     def _waits_for(self) -> str:
         return "a closure" if self.steps is None else words(self.steps.waits_for())

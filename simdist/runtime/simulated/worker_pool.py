@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from simdist.process_state import active_context
@@ -16,7 +16,7 @@ from simdist.runtime.simulated.round_call import ApplyingRound
 from simdist.runtime.simulated.served import Served
 from simdist.runtime.simulated.worker_loop import WorkerLoop
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import Returned, Worker, WorkerStep
+from simdist.runtime.work import PlainFunction, WorkerStep
 from simdist.runtime.worker_replicas import LocalReplicas
 
 __all__ = ["SimulatedWorkers"]
@@ -74,7 +74,7 @@ class SimulatedWorkers:
         loop = self.loops[task]
         return loop.send(ClosureCall(self.world, loop.task, number, self.served, work=step, ticket=ticket))
 
-    def call_function(self, task: str, function: Callable[[Worker], Returned], number: int, ticket: Ticket = NOT_IN_ROUNDS) -> ClosureCall:
+    def call_function(self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> ClosureCall:
         loop = self.loops[task]
         return loop.send(ClosureCall(self.world, loop.task, number, self.served, function=function, ticket=ticket))
 

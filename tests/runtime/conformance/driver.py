@@ -97,7 +97,7 @@ class Driver:
     def call_function(self, task: str, function: Callable[[Worker], Any]) -> Handle:
         """Let a worker call a plain function; a test that needs one is left out for an engine that refuses them."""
         self.closures += 1
-        handle = POOLS[self.engine].call_function(task, function, self.closures)
+        handle = POOLS[self.engine].call_function(task, lambda worker, take: function(worker), self.closures)
         if isinstance(handle.error, FailedPreconditionError) and "only data travels" in str(handle.error):
             pytest.skip("this engine sends data alone, and says so")
         return handle

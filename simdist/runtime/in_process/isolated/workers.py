@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
 from simdist.errors import FailedPreconditionError
@@ -16,7 +16,7 @@ from simdist.runtime.in_process.programs import TaskHere, Updates
 from simdist.runtime.in_process.workers import Chief, Workers
 from simdist.runtime.linked import ApplyAll, LinkedProgram
 from simdist.runtime.wire.messages import BeginStep, StepEnded
-from simdist.runtime.work import LinkedStep, StepCall, Worker
+from simdist.runtime.work import LinkedStep, PlainFunction, StepCall, TakeStep
 
 __all__ = ["RemoteChief", "RemoteWorkers"]
 
@@ -58,7 +58,7 @@ class RemoteWorkers(Workers):
             updates.add(op.parts[part].group, (op.parts[part], bundle_of(operands)))
         return (bundle_of(reply.result),)
 
-    def do(self, task: TaskHere, function: Callable[[Worker], Any]) -> NoReturn:
+    def do(self, task: TaskHere, function: PlainFunction, take: TakeStep) -> NoReturn:
         raise FailedPreconditionError(
             f"A plain Python function cannot be sent to {task.name}: it is code of this process, and only data travels when isolated=True. "
             "Make it a step (@sd.function), call it here, or leave isolated=True out."
