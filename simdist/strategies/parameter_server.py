@@ -358,7 +358,8 @@ class ParameterServerStrategy(Strategy):
         """Datasets that each worker makes by itself from an `InputContext`; of several replicas each takes batches as they are.
 
         Args:
-            dataset_fn: called by each worker, when it first needs its dataset.
+            dataset_fn: called by each worker, when it first needs its dataset. Its context says which of the workers it is. In TensorFlow
+                each is the only one: let the function make ``sd.InputContext(1, 0, context.num_replicas_in_sync)`` for that.
             options: `InputOptions`: whether the replicas of a worker take batches of one pipeline in turn, or each has its own.
 
         Raises:

@@ -149,6 +149,23 @@ def test_b120_each_worker_knows_its_number_and_its_replicas() -> None:
     assert sorted(row for of_worker in parts for part in of_worker for row in part.tolist()) == list(range(24))
 
 
+def test_b120_a_function_with_a_context_of_its_own_does_as_tensorflow() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 3, "ps": 1}), devices_per_worker=2)
+    coordinator = sd.ClusterCoordinator(strategy)
+
+    def dataset_fn(context: sd.InputContext) -> sd.Dataset:
+        context = sd.InputContext(1, 0, context.num_replicas_in_sync)
+        rows = sd.Dataset.range(24).shard(context.num_input_pipelines, context.input_pipeline_id)
+        return rows.batch(context.get_per_replica_batch_size(8))
+
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(dataset_fn)))
+    step = sd.function(lambda iterator: (sd.get_current_worker_index(), strategy.run(lambda x: x + 0, args=(next(iterator),))))
+    values = coordinator.fetch([coordinator.schedule(step, args=(iterator,)) for _ in range(9)])
+    for worker in range(3):
+        own = [rows.tolist() for index, value in values if index == worker for rows in strategy.local_results(value)]
+        assert own[:6] == [list(range(4 * part, 4 * part + 4)) for part in range(6)]
+
+
 def test_b042_the_resolver_is_that_of_the_cluster() -> None:
     cluster = sd.Cluster({"worker": 1, "ps": 1})
     assert sd.ParameterServerStrategy(cluster.resolver).cluster_resolver is cluster.resolver
