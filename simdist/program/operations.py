@@ -44,6 +44,7 @@ __all__ = [
     "VariableHandle",
     "cannot_be_copied",
     "registers_taken",
+    "variables_used",
 ]
 
 Register = int
@@ -300,6 +301,17 @@ def registers_taken(op: Operation) -> Sequence[Register]:
             return op.sources
         case Return():
             return op.registers
+        case _:
+            return ()
+
+
+def variables_used(op: Operation) -> Sequence[VariableHandle]:
+    """The variables that an operation reads or changes."""
+    match op:
+        case Read() | ReadRows():
+            return (op.variable,)
+        case Update():
+            return op.variables
         case _:
             return ()
 

@@ -16,7 +16,7 @@ import numpy as np
 from simdist.errors import OutOfRangeError
 from simdist.program.arrays import Tree
 from simdist.program.function import ProgramCache, StepFunction
-from simdist.program.operations import Program, Read, Update
+from simdist.program.operations import Program, variables_used
 from simdist.program.scope import is_default
 from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
@@ -124,8 +124,7 @@ class CoordinatorSteps:
 def move_to_chief(strategy: ServerStrategy, program: Program) -> None:
     """Let variables that were made outside of every scope live on the chief of the strategy whose step uses them."""
     for op in program.operations:
-        used = (op.variable,) if isinstance(op, Read) else op.variables if isinstance(op, Update) else ()
-        for variable in map(variable_of, used):
+        for variable in map(variable_of, variables_used(op)):
             store = variable.placement.store
             if store is not strategy.store and is_default(store.strategy) and len(variable.placement.cells) == 1:
                 value, before = store.cell_value(variable, variable.placement.cells[0]), variable.placement.cells

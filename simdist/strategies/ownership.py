@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simdist.errors import FailedPreconditionError
-from simdist.program.operations import Operation, Program, Read, Update, VariableHandle
+from simdist.program.operations import Program, variables_used
 from simdist.program.tracing import active_tracer
 from simdist.runtime.work import running_closure
 from simdist.strategies import context
@@ -25,7 +25,7 @@ def require_own(strategy: Strategy, program: Program) -> None:
         FailedPreconditionError: the program uses one.
         StepBelongsTo: it uses only those of one other strategy, where nobody has chosen this one: that one should run it.
     """
-    used = [variable_of(handle) for operation in program.operations for handle in _variables(operation)]
+    used = [variable_of(handle) for operation in program.operations for handle in variables_used(operation)]
     owners = {id(variable.placement.store): variable.placement.store.strategy for variable in used}
     if set(owners) <= {id(strategy.store)}:
         return
@@ -56,9 +56,3 @@ def require_a_step(variable: Variable, option: str) -> None:
             "does not say which closure it belongs to, so it would count twice where the closure is run again. Write the function with "
             "@sd.function, or leave the option out."
         )
-
-
-def _variables(operation: Operation) -> tuple[VariableHandle, ...]:
-    if isinstance(operation, Update):
-        return operation.variables
-    return (operation.variable,) if isinstance(operation, Read) else ()

@@ -13,7 +13,7 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError, UnavailableError
 from simdist.program.arrays import Array
-from simdist.program.operations import Program, Read, Update
+from simdist.program.operations import Program, variables_used
 from simdist.program.tracing import active_tracer
 from simdist.runtime.base import Engine
 from simdist.runtime.membership import MemberChange, MemberDecision
@@ -107,11 +107,7 @@ class WorkerCopies:
 
 
 def _uses_copies(program: Program) -> bool:
-    for op in program.operations:
-        variables = (op.variable,) if isinstance(op, Read) else op.variables if isinstance(op, Update) else ()
-        if any(isinstance(variable_of(variable), PerWorkerVariable) for variable in variables):
-            return True
-    return False
+    return any(isinstance(variable_of(variable), PerWorkerVariable) for op in program.operations for variable in variables_used(op))
 
 
 class _HasCopies(WorkerStrategy, Protocol):
