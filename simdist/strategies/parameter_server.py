@@ -81,9 +81,11 @@ class ParameterServerStrategy(Strategy):
             "replica": each server keeps a copy of the variables of the one before it, and nothing is lost. "checkpoint": they are
             restored from the last snapshot on the server's disk, which is lost with its machine. In the last two cases a server that
             nobody else starts again is started again, and steps wait for it.
-        exactly_once: whether servers know the updates of a closure that is run again, and apply each of them once; default False: at
-            least once, as in TensorFlow. In rounds that is always so. With recovery="checkpoint" a server that goes back to a
-            snapshot loses updates that were applied. A plain function cannot change variables then: write it with ``@sd.function``.
+        exactly_once: whether servers know the updates of a closure that is run again, each by its place in the closure, and apply it
+            once, as it came first; default False: at least once, as in TensorFlow. A closure is no transaction: when it is run again it
+            reads variables with what its first run has changed, and what it returns, adds to metrics or sends then follows from that.
+            In rounds each closure counts once, and an attempt that does not count leaves no mark. With recovery="checkpoint" a server
+            that goes back to a snapshot loses updates that were applied. A plain function can change variables in steps only then.
         devices_per_worker: how many devices of each worker compute; default 1, the worker's own. Of more, each is a replica
             (`num_replicas_in_sync`); those of a worker take each step together. Then a worker reads variables once for all, each row of
             an embedding table too, and sends one update, of the sum of their gradients.

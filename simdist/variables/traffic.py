@@ -68,7 +68,7 @@ class TrafficRecord(PlacementRecord):
 
     Attributes:
         reads, updates: how many calls of steps asked for it, or brought a change of it, over the network. Where rows are read, calls that
-            asked for at least one of its rows.
+            asked for at least one of its rows. A call counts when it is sent, also where its closure is run again, or counts in no round.
         bytes_read, bytes_updated: that travelled for it, with the row numbers where rows travel.
         version: how often its values have changed, together with those of its group.
         staleness: mean of the updates that its task applied; None where none is known.
