@@ -12,7 +12,7 @@ import pytest
 import simdist as sd
 from simdist import keras
 
-BOTH = pytest.mark.parametrize("engine", ["simulated", "in_process"])
+EACH = pytest.mark.parametrize("engine", ["simulated", "in_process", "isolated"])
 
 
 def sum_of(synchronization: str) -> Any:
@@ -20,7 +20,9 @@ def sum_of(synchronization: str) -> Any:
 
 
 def servers(engine: str = "simulated", devices: int = 2) -> Any:
-    return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, engine=engine), devices_per_worker=devices)
+    isolated = {"engine": "in_process", "isolated": True}
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, **(isolated if engine == "isolated" else {"engine": engine}))
+    return sd.ParameterServerStrategy(cluster, devices_per_worker=devices)
 
 
 def scheduled(strategy: Any, step: Callable[..., Any], times: int = 1, args: Any = ()) -> list[Any]:
@@ -34,7 +36,7 @@ def rank() -> int:
     return context.replica_id_in_sync_group
 
 
-@BOTH
+@EACH
 def test_a_metric_is_read_across_the_replicas_after_each_of_its_changes(engine: str) -> None:
     strategy = servers(engine)
     with strategy.scope():
@@ -51,7 +53,7 @@ def test_a_metric_is_read_across_the_replicas_after_each_of_its_changes(engine: 
     assert float(mean.result()) == 8.0
 
 
-@BOTH
+@EACH
 def test_a_metric_that_begins_anew_in_each_step_is_that_of_the_step(engine: str) -> None:
     strategy = servers(engine)
     with strategy.scope():
@@ -70,7 +72,7 @@ def test_a_metric_that_begins_anew_in_each_step_is_that_of_the_step(engine: str)
         assert [*map(float, in_replicas.values), float(across)] == [value + 0.5] * 3
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("synchronization", ["on_read", "on_write"])
 def test_a_replica_reads_what_all_of_its_worker_have_added(engine: str, synchronization: str) -> None:
     strategy = servers(engine)
@@ -85,7 +87,7 @@ def test_a_replica_reads_what_all_of_its_worker_have_added(engine: str, synchron
     assert [list(map(float, value.values)) for value in found] == [[3.0] * 2, [5.0] * 2, [7.0] * 2]
 
 
-@BOTH
+@EACH
 def test_a_replica_without_rows_reads_what_the_other_has_counted(engine: str) -> None:
     strategy = servers(engine)
     with strategy.scope():
@@ -105,7 +107,7 @@ def test_a_replica_without_rows_reads_what_the_other_has_counted(engine: str) ->
     assert scheduled(strategy, step, 2, (iterator,)) == [2.5, 5.0]  # the last batch has one row
 
 
-@BOTH
+@EACH
 def test_what_is_counted_is_read_beside_rows_of_a_table(engine: str) -> None:
     strategy = servers(engine)
     with strategy.scope():
@@ -125,7 +127,7 @@ def test_what_is_counted_is_read_beside_rows_of_a_table(engine: str) -> None:
     assert [list(map(float, value.values)) for value in found] == [[3.0] * 2, [6.0] * 2]
 
 
-@BOTH
+@EACH
 def test_replicas_that_read_what_they_have_counted_in_different_places_are_refused(engine: str) -> None:
     strategy = servers(engine)
     with strategy.scope():

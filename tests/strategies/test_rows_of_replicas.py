@@ -149,8 +149,9 @@ def test_time_is_the_same_where_no_numbers_are_computed() -> None:
     assert train(3, numerics="off").strategy.cluster.now == train(3).strategy.cluster.now
 
 
-def test_an_engine_without_a_clock_has_the_same_bits() -> None:
-    np.testing.assert_array_equal(train(3, optimizer="adam", engine="in_process").table, train(3, optimizer="adam").table)
+@pytest.mark.parametrize("options", [{}, {"isolated": True}], ids=str)
+def test_an_engine_without_a_clock_has_the_same_bits(options: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(train(3, optimizer="adam", engine="in_process", **options).table, train(3, optimizer="adam").table)
 
 
 # -- replicas that differ ---------------------------------------------------------------------------------------------

@@ -126,6 +126,11 @@ class WithoutTime(InProcessDriver):
             self._memory[device] = MemoryAccount(math.inf, device)
             self.trace.declare_lane(device)
 
+    def add_devices(self, tasks: Sequence[str], local: LocalReplicas | None) -> None:
+        """Add the devices of the replicas of workers."""
+        for device in () if local is None else [device for task in tasks for device in local.on(task)]:
+            self.add_device(device)
+
     def memory(self, device: str) -> MemoryAccount:
         return self._memory[device]
 
@@ -230,8 +235,7 @@ class InProcessEngine(WithoutTime):
         self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
     ) -> WorkersHere:
         require_no_rounds(serving)
-        for device in () if local is None else [device for task in tasks for device in local.on(task)]:
-            self.add_device(device)
+        self.add_devices(tasks, local)
         return WorkersHere(self, list(map(self.process, tasks)), strategy, local)
 
     def replica_group(self, communication: Communication) -> ReplicasHere:

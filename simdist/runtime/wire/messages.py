@@ -26,6 +26,7 @@ __all__ = [
     "ForgetGroup",
     "InCollective",
     "JoinGroups",
+    "JoinReplicas",
     "Message",
     "PutGroup",
     "ResumeStep",
@@ -181,6 +182,7 @@ class BeginStep(Message):
         batches: for each iterator argument the batches that the step takes; each a tuple of arrays.
         holders: for each group that the program names, the tasks that hold it.
         changed: groups of the chief that earlier steps of the closure have changed, as the closure sees them.
+        counted: of a replica of a worker: which operations read what all of these have counted; None: it is none.
     """
 
     step: int
@@ -194,6 +196,7 @@ class BeginStep(Message):
     batches: tuple[tuple[Arrays, ...], ...]
     holders: tuple[tuple[int, tuple[str, ...]], ...]
     changed: tuple[tuple[int, Arrays], ...] = ()
+    counted: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,8 +209,15 @@ class ResumeStep(Message):
 
 
 @dataclass(frozen=True, eq=False)
+class JoinReplicas(Message):
+    """All replicas of a worker have come to the same update, or read: do what is done once for all of them. Confirmed."""
+
+    step: int
+
+
+@dataclass(frozen=True, eq=False)
 class EndStep(Message):
-    """A step of replicas is over for all of them: what it changed counts, or is dropped. Confirmed."""
+    """A step of replicas is over for all of them: what it changed counts, or is dropped. Confirmed; a worker's that counts: `StepEnded`."""
 
     step: int
     counts: bool
@@ -234,19 +244,19 @@ class StepEnded(Message):
 
     Attributes:
         result: its arrays.
-        kept: updates of the chief's variables, which the chief makes if it accepts the reply: the number of the operation, the number
-            of the part in it, the operands.
+        kept: updates of the chief's variables, which the chief makes if it accepts the reply: the rank of the replica (0 where the worker
+            is one), the number of the operation, the number of the part in it, the operands.
         observed: what the step has looked at, in order.
     """
 
     result: Arrays
-    kept: tuple[tuple[int, int, Arrays], ...]
+    kept: tuple[tuple[int, int, int, Arrays], ...]
     observed: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class InCollective(Message):
-    """A replica waits in the collective that is operation number `operation` of its program, and gives these arrays."""
+    """A replica waits for the others in operation number `operation` of its program; to a collective it gives these arrays."""
 
     operation: int
     arrays: Arrays

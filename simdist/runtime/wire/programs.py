@@ -123,7 +123,8 @@ def _row_operands(part: Apply) -> list[tuple[Any, ...]]:
 def _change(part: Apply, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
     sums = [(total.slot, _plain_all(total.given)) for total in part.sums]
     forms = [] if part.of_rows is None else [_change(part.of_rows, digest)]
-    return part.group, part.task, digest(part.kernel), _plain_all(part.state), part.operands, _row_operands(part), sums, forms
+    what = part.group, part.task, digest(part.kernel), _plain_all(part.state), part.operands
+    return *what, _row_operands(part), sums, forms, part.of_each
 
 
 def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[Any, ...]:
@@ -192,12 +193,15 @@ class _Operations:
         (aval,) = _avals([rows])
         return TableRows(number, HostIds(name, num_rows, self.kernels[digest], padded), sources, decoded, aval, output)
 
-    def _part(self, group: int, task: str, digest: str, state: Any, operands: Slot, rows: Any, sums: Any, forms: Any) -> Apply:
+    def _part(
+        self, group: int, task: str, digest: str, state: Any, operands: Slot, rows: Any, sums: Any, forms: Any, of_each: bool
+    ) -> Apply:
         given = self.slots[operands]
         decoded = tuple([RowOperand(number, slot, _avals([aval])[0], first, stop) for number, slot, aval, first, stop in rows])
         what = self._number(), group, task, self.kernels[digest], _avals(state), given, operands, num_bytes(given)
         of_rows = self._part(*forms[0]) if forms else None
-        return Apply(*what, rows=decoded, sums=tuple([RowSum(slot, _avals(avals)) for slot, avals in sums]), of_rows=of_rows)
+        decoded_sums = tuple([RowSum(slot, _avals(avals)) for slot, avals in sums])
+        return Apply(*what, rows=decoded, sums=decoded_sums, of_rows=of_rows, of_each=of_each)
 
     def _number(self) -> int:
         self.num_kernels += 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from simdist.errors import FailedPreconditionError
 from simdist.extras import needs
 from simdist.hardware import Network
 from simdist.program.kernels import Kernel
@@ -63,12 +62,8 @@ class IsolatedEngine(WithoutTime):
         self, tasks: Sequence[str], strategy: Any, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
     ) -> RemoteWorkers:
         require_no_rounds(serving)
-        if local is not None:
-            raise FailedPreconditionError(
-                f"A worker has {len(local.devices)} devices (devices_per_worker=), and with isolated=True a worker takes its steps on one. "
-                "Leave isolated=True out, or devices_per_worker=."
-            )
-        return RemoteWorkers(self, list(map(self.process, tasks)), strategy)
+        self.add_devices(tasks, local)
+        return RemoteWorkers(self, list(map(self.process, tasks)), strategy, local)
 
     def replica_group(self, communication: Communication) -> RemoteReplicas:
         require_no_backups(communication)

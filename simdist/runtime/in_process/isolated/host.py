@@ -12,7 +12,8 @@ from simdist.program.values import Bundle
 from simdist.runtime.in_process.computing import arrays_of
 from simdist.runtime.in_process.isolated.arrays import bundle_of, jax_arrays
 from simdist.runtime.in_process.isolated.held_groups import HeldGroups
-from simdist.runtime.in_process.isolated.host_step import ReplicaStep, WorkerStep
+from simdist.runtime.in_process.isolated.host_replicas import JointStep, WorkerReplicaStep
+from simdist.runtime.in_process.isolated.host_step import HostStep, ReplicaStep, WorkerStep
 from simdist.runtime.in_process.isolated.switchboard import Deliver
 from simdist.runtime.in_process.replica_view import ReplicaView
 from simdist.runtime.step_versions import StepVersions
@@ -30,6 +31,7 @@ from simdist.runtime.wire.messages import (
     FetchRows,
     ForgetGroup,
     JoinGroups,
+    JoinReplicas,
     Message,
     PutGroup,
     ResumeStep,
@@ -64,7 +66,8 @@ class Host:
         self._digests: dict[Kernel, str] = {}
         self._programs: dict[str, RemoteProgram] = {}
         self._steps: dict[int, StepVersions] = {}
-        self._replicas: dict[tuple[int, int], ReplicaStep] = {}
+        self._replicas: dict[tuple[int, int], ReplicaStep | WorkerReplicaStep] = {}
+        self._joint: dict[int, JointStep] = {}
         self._observed: list[str] = []
 
     def handle(self, request: bytes) -> bytes:
@@ -97,6 +100,8 @@ class Host:
             case FetchRows():
                 (rows,), array = request.rows, arrays_of(self.groups.present(request.group))[request.position]
                 return FetchedGroups(((np.asarray(array)[rows],),))
+            case EndStep():
+                return self._end(request)
             case _:
                 self._keep(request)
                 return Confirmed()
@@ -106,8 +111,8 @@ class Host:
         match request:
             case ChangeGroup():
                 self.groups.change(request.group, self._kernels[request.kernel], bundle_of(request.operands), request.where)
-            case EndStep():
-                self._end(request)
+            case JoinReplicas():
+                self._joint[request.step].join()
             case PutGroup():
                 self.groups.put(request.group, bundle_of(request.arrays))
             case JoinGroups():
@@ -132,18 +137,25 @@ class Host:
             raise FailedPreconditionError(f"{self.name} was to run a program that was never sent to it. Send it with TakeProgram first.")
         if begin.rank is None:
             return self._go_on(WorkerStep(self, program, begin), None)
+        if begin.counted is not None:
+            joint = self._joint.setdefault(begin.step, JointStep(begin))
+            of_worker = self._replicas[begin.step, begin.rank] = WorkerReplicaStep(self, program, begin, joint)
+            joint.replicas.append(of_worker)
+            return self._go_on(of_worker, None)
         versions = self._steps.setdefault(begin.step, StepVersions(self.groups))
         replica = self._replicas[begin.step, begin.rank] = ReplicaStep(self, program, begin, ReplicaView(versions))
         return self._go_on(replica, None)
 
-    def _go_on(self, step: WorkerStep | ReplicaStep, result: Bundle | None) -> Message:
+    def _go_on(self, step: HostStep, result: Bundle | None) -> Message:
         self._observed = step.observed
         step.observed.clear()
         return step.go(result)
 
-    def _end(self, end: EndStep) -> None:
+    def _end(self, end: EndStep) -> Message:
         """Drop a step of replicas; before that, what it has changed may be made to count."""
         versions = self._steps.pop(end.step, None)
         self._replicas = {key: replica for key, replica in self._replicas.items() if key[0] != end.step}
         if versions is not None and end.counts:
             versions.commit()
+        joint = self._joint.pop(end.step, None)
+        return Confirmed() if joint is None or not end.counts else joint.end()

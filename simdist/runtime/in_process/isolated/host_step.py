@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,10 @@ from simdist.runtime.linked_rows import RowOperands
 from simdist.runtime.wire import RemoteProgram
 from simdist.runtime.wire.messages import BeginStep, ChangeGroup, FetchedGroups, FetchGroups, FetchRows, InCollective, Message, StepEnded
 
-__all__ = ["HostStep", "ReplicaStep", "WorkerStep"]
+__all__ = ["HostStep", "Kept", "ReplicaStep", "Surroundings", "WorkerStep"]
+
+Kept: TypeAlias = tuple[int, int, int, tuple[Any, ...]]
+"""An update that the driver makes: rank, operation, part, operands."""
 
 
 class Surroundings(Protocol):
@@ -78,7 +81,7 @@ class HostStep(ABC):
             raise self._step.error
         return StepEnded(arrays_of(self._step.result), self.kept(), tuple(self.observed))
 
-    def kept(self) -> tuple[tuple[int, int, tuple[Any, ...]], ...]:
+    def kept(self) -> tuple[Kept, ...]:
         """Updates that the driver makes."""
         return ()
 
@@ -93,8 +96,14 @@ class HostStep(ABC):
     def random_key(self, salt: int) -> Any:
         return step_key(self.host.seed, self.host.name, self.draw, salt, *self.which)
 
-    def read(self, op: ReadGroups) -> Sequence[Bundle]:
-        """Those that this task holds; the others are asked for, once each task that holds some."""
+    def read(self, op: ReadGroups) -> Sequence[Bundle] | Later:
+        return self.found(op)
+
+    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle] | Later:
+        return self.found_rows(op, numbers)
+
+    def found(self, op: ReadGroups) -> Sequence[Bundle]:
+        """Groups that this task holds; the others are asked for, once each task that holds some."""
         found: dict[int, Bundle] = {}
         elsewhere: dict[str, list[int]] = {}
         for group in op.numbers:
@@ -108,7 +117,7 @@ class HostStep(ABC):
             found.update(zip(groups, map(bundle_of, reply.groups), strict=True))
         return [found[group] for group in op.numbers]
 
-    def read_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle]:
+    def found_rows(self, op: ReadWithRows, numbers: Sequence[RowNumbers]) -> Sequence[Bundle]:
         """Rows that this task holds; others are asked for, shard by shard."""
 
         def rows_of(shard: RowShard, rows: Any) -> Any:
@@ -118,9 +127,9 @@ class HostStep(ABC):
             assert isinstance(reply, FetchedGroups)
             return reply.groups[0][0]
 
-        whole = self.read(ReadGroups(tuple([(part.group, part.output, part.size_bytes) for part in op.parts])))
+        whole = self.found(ReadGroups(tuple([(part.group, part.output, part.size_bytes) for part in op.parts])))
         parts = [part_of(part, group) for part, group in zip(op.parts, whole, strict=True)]
-        return [*self.read(op.dense), *parts, *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
+        return [*self.found(op.dense), *parts, *(read_table(table, own, rows_of) for table, own in zip(op.tables, numbers, strict=True))]
 
     def present(self, group: int) -> Bundle:
         """A group that this task holds, as this step sees it."""
@@ -134,7 +143,7 @@ class HostStep(ABC):
         raise no_collective_here(self.host.name, op.collective)
 
     @abstractmethod
-    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
         """Change groups, wherever they are held."""
 
     def check(self, op: CheckFinite, bundle: Bundle) -> None:
@@ -148,22 +157,28 @@ class HostStep(ABC):
 class WorkerStep(HostStep):
     """The step of a worker: updates go to the tasks that hold the groups, those of the chief's go back with the reply."""
 
+    rank = 0
+
     def __init__(self, host: Surroundings, program: RemoteProgram, begin: BeginStep) -> None:
         super().__init__(host, program, begin)
-        self._kept: list[tuple[int, int, tuple[Any, ...]]] = []
+        self._kept: list[Kept] = []
         self._updates = kept_updates()
         self._updates.begin_with((group, bundle_of(arrays)) for group, arrays in begin.changed)
 
-    def kept(self) -> tuple[tuple[int, int, tuple[Any, ...]], ...]:
+    def kept(self) -> tuple[Kept, ...]:
         return tuple(self._kept)
 
-    def read(self, op: ReadGroups) -> Sequence[Bundle]:
-        return [self._updates.seen(group, present) for group, present in zip(op.numbers, super().read(op), strict=True)]
+    def found(self, op: ReadGroups) -> Sequence[Bundle]:
+        return [self._updates.seen(group, present) for group, present in zip(op.numbers, super().found(op), strict=True)]
 
-    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+    def update(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later | None:
+        self.send(op, operands)
+
+    def send(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> None:
+        """Make an update now."""
         for number, (part, given) in enumerate(zip(op.parts, map(flat, operands), strict=True)):
             if part.task == self.host.chief:
-                self._kept.append((self.program.operations.index(op), number, arrays_of(given)))
+                self._kept.append((self.rank, self.program.operations.index(op), number, arrays_of(given)))
                 self._updates.add(part.group, (part, given))
             else:
                 self._change(part, given)

@@ -12,8 +12,8 @@ from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.in_process.computing import arrays_of
 from simdist.runtime.in_process.isolated.arrays import bundle_of
+from simdist.runtime.in_process.isolated.chief import RemoteChief
 from simdist.runtime.in_process.isolated.post import Post, batches_of, groups_of
-from simdist.runtime.in_process.isolated.workers import RemoteChief
 from simdist.runtime.in_process.programs import TaskHere
 from simdist.runtime.in_process.replicas import Replicas, TakingPart
 from simdist.runtime.linked import LinkedCollective, LinkedProgram
@@ -55,8 +55,7 @@ class RemoteStep:
             self.over, self.result = True, bundle_of(reply.result)
             return
         op = self._linked.operations[reply.operation]
-        assert isinstance(op, LinkedCollective)
-        self.came = op.collective, bundle_of(reply.arrays)
+        self.came = (op.collective, bundle_of(reply.arrays)) if isinstance(op, LinkedCollective) else None
 
 
 class RemoteReplicas(Replicas):
@@ -82,7 +81,11 @@ class RemoteReplicas(Replicas):
         finally:
             with delayed_interrupts():  # so that it counts at all tasks or at none
                 for task in dict.fromkeys(member.task for member in local):
-                    self.engine.post.ask(task, EndStep(number, counts), Confirmed)
+                    self._end(task, number, counts)
+
+    def _end(self, task: str, number: int, counts: bool) -> None:
+        """A step is over for all of them."""
+        self.engine.post.ask(task, EndStep(number, counts), Confirmed)
 
     def _begun(self, number: int, member: Member, linked: LinkedProgram, call: BoundCall, is_alone: bool) -> RemoteStep:
         holders = self.engine.versions.holders_of(groups_of(linked))

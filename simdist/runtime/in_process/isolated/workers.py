@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from simdist.errors import FailedPreconditionError
 from simdist.program.function import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.in_process.computing import arrays_of
 from simdist.runtime.in_process.isolated.arrays import bundle_of
-from simdist.runtime.in_process.isolated.groups import RemoteGroups
-from simdist.runtime.in_process.isolated.post import Post, batches_of, groups_of
+from simdist.runtime.in_process.isolated.chief import RemoteChief
+from simdist.runtime.in_process.isolated.post import batches_of, groups_of
+from simdist.runtime.in_process.isolated.worker_replicas import remote_step_of_replicas
 from simdist.runtime.in_process.programs import TaskHere, Updates
-from simdist.runtime.in_process.workers import Chief, Workers
-from simdist.runtime.linked import ApplyAll, LinkedProgram
+from simdist.runtime.in_process.workers import Workers
+from simdist.runtime.linked import ApplyAll
 from simdist.runtime.wire.messages import BeginStep, StepEnded
 from simdist.runtime.work import LinkedStep, PlainFunction, StepCall, TakeStep
+from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls
 
-__all__ = ["RemoteChief", "RemoteWorkers"]
-
-
-class RemoteChief(Chief, Protocol):
-    """What workers need of their engine."""
-
-    post: Post
-    versions: RemoteGroups
+__all__ = ["RemoteWorkers"]
 
 
 class RemoteWorkers(Workers):
@@ -34,14 +29,19 @@ class RemoteWorkers(Workers):
     Args:
         engine: theirs.
         tasks, strategy: as of `Workers`.
+        local: the replicas of each; None: it is one.
     """
 
-    def __init__(self, engine: RemoteChief, tasks: Sequence[TaskHere], strategy: Any) -> None:
+    def __init__(self, engine: RemoteChief, tasks: Sequence[TaskHere], strategy: Any, local: LocalReplicas | None = None) -> None:
         super().__init__(engine, tasks, strategy)
         self.engine = engine
+        self.local = local
 
     def take(self, task: TaskHere, linked: LinkedStep, call: StepCall, updates: Updates) -> tuple[Bundle, ...]:
-        assert isinstance(linked, LinkedProgram) and isinstance(call, BoundCall)  # the engine refuses workers with several devices
+        if isinstance(linked, LinkedReplicas):
+            assert isinstance(call, ReplicaCalls) and self.local is not None
+            return remote_step_of_replicas(self.engine, task, self.local, linked, call, updates)
+        assert isinstance(call, BoundCall)
         holders = self.engine.versions.holders_of(groups_of(linked))
         batches = batches_of(linked, call, task.name)
         program = self.engine.post.program(task.name, linked, holders)
@@ -52,7 +52,7 @@ class RemoteWorkers(Workers):
         reply = self.engine.post.ask(task.name, begin, StepEnded)
         task.steps += 1
         task.draws += linked.draws
-        for operation, part, operands in reply.kept:
+        for _, operation, part, operands in reply.kept:
             op = linked.operations[operation]
             assert isinstance(op, ApplyAll)
             updates.add(op.parts[part].group, (op.parts[part], bundle_of(operands)))
