@@ -13,8 +13,8 @@ Invariants:
 - The bits are those of the engine whose tasks share memory.
 - A host knows nothing but what messages have brought: no variable, optimizer, dataset, trace or function of users.
 - The batches of a step are taken before it begins, and travel with it.
-- Sums of replicas are made by the driver, in the order of the strategy's schedule. All else that the replicas of a worker do together is done on
-  its host, when the driver knows that all have come (`host_replicas.py`).
+- Sums of replicas are made by the driver, in the order of the strategy's schedule. All else that the replicas of a worker do together is
+  done on its host, when the driver knows that all have come (`host_replicas.py`).
 """
 
 from __future__ import annotations
