@@ -139,7 +139,8 @@ class SidecarEvaluator:
     def start(self) -> list[Evaluation]:
         """Evaluate new files until there were `max_evaluations`, or the last one that is due, or no more come; returns what came of them.
 
-        A file that vanishes, or cannot be read, is passed over with a warning.
+        A file that vanishes, or cannot be read, is passed over with a warning. A warning also says where a number above `max_evaluations`
+        ends it before so many evaluations: that may be a number of steps.
 
         Raises:
             InvalidArgumentError: a checkpoint lacks weights of the model.
@@ -162,6 +163,7 @@ class SidecarEvaluator:
                 )
             sleep(self.poll_s)
             waited_s += self.poll_s
+        self._warn_of_early_end()
         return self.evaluations
 
     def _is_over(self) -> bool:
@@ -170,6 +172,17 @@ class SidecarEvaluator:
         if most is None or not self.evaluations:
             return False
         return len(self.evaluations) >= most or _number_of(self.evaluations[-1].path) >= most
+
+    def _warn_of_early_end(self) -> None:
+        """Warn where a number has ended it that no checkpoint has if they count from 1 and the training saves so many."""
+        most, count = self.max_evaluations, len(self.evaluations)
+        if most is not None and count < most < _number_of(self.evaluations[-1].path):
+            warnings.warn(
+                f"SidecarEvaluator ends after {count} of max_evaluations={most}: {self.evaluations[-1].path.name!r} has a larger number, "
+                "so it counts as the last one, as in TensorFlow. If that is a number of steps, leave max_evaluations out (then it "
+                "ends timeout_s after the last file), or name files by 1, 2, 3 and so on, as CheckpointManager does by itself.",
+                stacklevel=3,
+            )
 
     def _newest(self) -> Path | None:
         """The newest file, unless it was seen as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,19 @@ def test_the_newest_is_the_one_with_the_largest_number_and_older_ones_are_passed
     (found,) = sd.SidecarEvaluator(model, DATA, tmp_path, max_evaluations=1).start()
     assert found.path.name == "ckpt-10.weights.h5"
     assert found.logs["mae"] == pytest.approx(float(np.mean(np.abs(10 * X + 1 - Y))), rel=1e-5)
+
+
+@pytest.mark.parametrize("number", [3, 500])
+def test_a_number_of_steps_that_ends_the_evaluations_early_is_told(number: int, tmp_path: Path) -> None:
+    with sd.OneDeviceStrategy().scope():
+        model = build()
+    saved(model, tmp_path / f"ckpt-{number}.weights.h5", 1.0)
+    evaluator = sd.SidecarEvaluator(model, DATA, tmp_path, max_evaluations=3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(evaluator.start()) == 1
+    told = [str(one.message) for one in caught if "SidecarEvaluator ends after 1 of max_evaluations=3" in str(one.message)]
+    assert len(told) == (number > 3)
 
 
 def _half(content: bytes) -> bytes:
