@@ -110,7 +110,7 @@ class Closure:
             self._note_taken(worker)
             try:
                 return self.fn(*args, **kwargs)
-            except StopIteration as error:  # whoever waits for the closure is no loop over its dataset
+            except (StopIteration, RuntimeError) as error:  # whoever waits for the closure is no loop over its dataset
                 require_of_dataset(error, name_of_function(self.fn, "closure"))
                 raise self._has_run_out(worker) from error
             except (TypeError, ValueError) as error:

@@ -49,20 +49,27 @@ def explained(error: Exception, caller: str, args: Sequence[object], kwargs: Map
     return None
 
 
-def require_of_dataset(error: StopIteration, caller: str) -> None:
+def require_of_dataset(error: StopIteration | RuntimeError, caller: str) -> None:
     """Let a `StopIteration` pass that an iterator of a dataset has raised: only of that one it says that the dataset has run out.
+
+    Of one that is raised in a generator, ``list(next(iterator) for _ in range(2))``, Python makes a `RuntimeError`.
 
     Args:
         error: what the function of a step or of a closure has raised.
         caller: the function, as the beginning of a sentence.
 
     Raises:
-        InvalidArgumentError: it comes from anything else.
+        RuntimeError: it was given, and says anything else.
+        InvalidArgumentError: a `StopIteration` comes from anything else.
     """
-    if _raised_in(error) != __name__.split(".")[0]:
+    if isinstance(error, RuntimeError):
+        if not (isinstance(error.__cause__, StopIteration) and _is_of_dataset(error.__cause__)):
+            raise error
+    elif not _is_of_dataset(error):
         raise InvalidArgumentError(
             f"{caller} raised {error!r}, which is not the end of a dataset: a next() in it, of an iterator of your own, has found nothing "
-            "more. Give next() a value to return then, or catch the StopIteration in the function."
+            "more. Give next() a value to return then, or catch the StopIteration in the function. (A next() of a generator over the "
+            "dataset, as in next(f(x) for x in iterator), finds nothing where the dataset has run out.)"
         ) from error
 
 
@@ -75,6 +82,11 @@ def explaining_tracing(step: str) -> Iterator[None]:
         if not any(note.endswith(ADVICE) for note in getattr(error, "__notes__", ())):  # of a step inside of this one
             error.add_note(f"The Python of the step {step} runs before there are numbers, to be written down. {ADVICE}")
         raise
+
+
+def _is_of_dataset(error: StopIteration) -> bool:
+    """Whether an iterator of a dataset has raised it."""
+    return _raised_in(error) == __name__.split(".")[0]
 
 
 def _raised_in(error: Exception) -> str:

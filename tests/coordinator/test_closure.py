@@ -126,3 +126,33 @@ def test_code_of_users_is_called_in_its_closure_and_in_none_afterwards(strategy:
     with pytest.raises(ZeroDivisionError):
         closure_of(strategy, lambda: 1 / 0).run(Worker())
     assert running_closure.get() is None
+
+
+def generator_of_nexts(iterator: Any) -> Any:
+    return list(next(iterator) for _ in range(2))  # noqa: C400
+
+
+def test_the_end_of_a_dataset_in_a_generator_is_the_end_of_the_dataset(strategy: sd.ParameterServerStrategy) -> None:
+    coordinator = sd.ClusterCoordinator(strategy)
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: sd.Dataset.range(2)))
+    for _ in range(5):
+        coordinator.schedule(generator_of_nexts, (iterator,))
+    with pytest.raises(OutOfRangeError, match=r"The dataset of worker:. has run out"):
+        coordinator.join()
+
+
+def test_an_error_of_a_generator_of_ones_own_stays(strategy: sd.ParameterServerStrategy) -> None:
+    coordinator = sd.ClusterCoordinator(strategy)
+    nothing: Iterator[int] = iter(())
+    coordinator.schedule(lambda iterator: list(next(nothing) for _ in iterator), (iter(sd.Dataset.range(2)),))  # noqa: C400
+    with pytest.raises(RuntimeError, match=r"^generator raised StopIteration$"):
+        coordinator.join()
+
+
+def test_a_next_of_a_generator_over_a_dataset_is_told_why_it_finds_nothing(strategy: sd.ParameterServerStrategy) -> None:
+    coordinator = sd.ClusterCoordinator(strategy)
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: sd.Dataset.range(1)))
+    for _ in range(5):
+        coordinator.schedule(lambda iterator: next(2 * element for element in iterator), (iterator,))
+    with pytest.raises(InvalidArgumentError, match="finds nothing where the dataset has run out"):
+        coordinator.join()
