@@ -27,6 +27,7 @@ JobTasks: TypeAlias = int | Sequence[str] | Mapping[int, str]
 FIRST_PORT = 2222
 PORTS = 60_000
 MOST_DIGITS = 18  # of an index that is written as text
+MOST_TASKS = 1_000_000  # each takes 6 kB before it has done anything, and 25 kB once it has
 
 EXPECTED = 'for example {"worker": 3, "ps": 2} or {"worker": ["host0:2222", "host1:2222"]}'
 
@@ -41,7 +42,8 @@ class ClusterSpec:
 
     Raises:
         TypeError: if `cluster`, or the tasks of a job, are of no such type.
-        InvalidArgumentError: if a job's name, a number of tasks or an index cannot be used.
+        InvalidArgumentError: if a job's name, a number of tasks or an index cannot be used; or there are more than a million tasks, of
+            which each takes memory of this machine.
 
     Example:
         >>> spec = ClusterSpec({"worker": 2, "ps": ["ps0.lab:2222"]})
@@ -151,6 +153,12 @@ def _checked_jobs(cluster: object) -> dict[str, dict[int, str]]:
     if not isinstance(cluster, Mapping):
         raise TypeError(f"cluster must map jobs to tasks, {EXPECTED}; got {cluster!r}.")
     jobs = cast("Mapping[object, object]", cluster)
+    counts = [int(cast("int", tasks)) for tasks in jobs.values() if _is_whole(tasks)]
+    if sum(count for count in counts if count > 0) > MOST_TASKS:
+        raise InvalidArgumentError(
+            f"cluster={dict(jobs)!r:.200} has more than {MOST_TASKS:,} tasks. Each takes 6 kB of this machine's memory, and 25 kB once it "
+            "has run a step: simulate fewer."
+        )
     return {_checked_job(job): _addresses(job, tasks) for job, tasks in jobs.items()}
 
 

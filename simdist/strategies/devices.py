@@ -9,7 +9,9 @@ from typing import Any, cast
 from simdist.errors import InvalidArgumentError
 from simdist.ledger.sharded import is_jax_device
 
-__all__ = ["device_names", "jax_devices", "require_task"]
+__all__ = ["device_names", "few_devices", "jax_devices", "require_task"]
+
+MOST_DEVICES = 100_000  # of one task; each takes about as much memory as a task
 
 
 def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") -> list[str]:
@@ -23,7 +25,7 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
         Names like "gpu:0", each once.
 
     Raises:
-        InvalidArgumentError: an empty list, a device twice, a number below 1, or what is no name of a device.
+        InvalidArgumentError: an empty list, a device twice, a number below 1 or far too many, or what is no name of a device.
 
     Example:
         >>> device_names(["/GPU:0", "gpu:1"]), device_names(2), device_names(None)
@@ -32,7 +34,7 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
     if isinstance(devices, bool) or (isinstance(devices, int) and devices < 1):
         raise InvalidArgumentError(f"devices={devices!r} must be 1 or more, or a list of names such as ['gpu:0', 'gpu:1'].")
     if isinstance(devices, int):
-        return [f"gpu:{number}" for number in range(devices)]
+        return [f"gpu:{number}" for number in range(few_devices(devices, "devices"))]
     if isinstance(devices, str):
         wanted = f"a number; write devices={devices}" if devices.isdecimal() else f"a list of names; write [{devices!r}]"
         raise InvalidArgumentError(f"devices={devices!r} must be {wanted}.")
@@ -46,6 +48,17 @@ def device_names(devices: int | Sequence[Any] | None, default: str = "cpu:0") ->
     if twice:
         raise InvalidArgumentError(f"devices={given!r} names {', '.join(twice)} twice; every replica needs a device of its own.")
     return names
+
+
+def few_devices(count: int, name: str) -> int:
+    """A number of devices of one task, each of which takes memory of this machine.
+
+    Raises:
+        InvalidArgumentError: there would be no end of them.
+    """
+    if count > MOST_DEVICES:
+        raise InvalidArgumentError(f"{name}={count} is more than {MOST_DEVICES:,}, and each takes memory of this machine. Give fewer.")
+    return count
 
 
 def jax_devices(devices: int | Sequence[Any] | None) -> list[Any]:

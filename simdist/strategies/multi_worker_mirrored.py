@@ -21,6 +21,7 @@ from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
 from simdist.strategies.base import cluster_behind
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
+from simdist.strategies.devices import few_devices
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.elastic import Elastic
 from simdist.strategies.synchronous.local_steps import LocalSteps, OuterOptimizer
@@ -76,7 +77,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     ) -> None:
         if not isinstance(cast(object, communication_options), (CommunicationOptions, type(None))):
             raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
-        self.devices_per_worker = whole_number(devices_per_worker, "devices_per_worker", 1)
+        self.devices_per_worker = few_devices(whole_number(devices_per_worker, "devices_per_worker", 1), "devices_per_worker")
         self.cluster_resolver, cluster = _found(cluster_or_resolver)
         policy = _policy(backup_workers, sync_every, outer_optimizer, on_failure)
         super().__init__(cluster, communication_options, policy, _replicas(self.cluster_resolver, cluster))

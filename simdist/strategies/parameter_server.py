@@ -38,6 +38,7 @@ from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.coordinated_cluster import coordinated_cluster
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
+from simdist.strategies.devices import few_devices
 from simdist.strategies.ownership import require_a_step, require_own
 from simdist.strategies.server_input import input_of_workers, refuse_variable_of_dataset, require_dataset
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
@@ -135,7 +136,7 @@ class ParameterServerStrategy(Strategy):
         self.serving = Serving(
             tuple(self.servers), mode != "async", checked_recovery(recovery, self.servers), flag(exactly_once, "exactly_once")
         )
-        count = whole_number(devices_per_worker, "devices_per_worker", 1)
+        count = few_devices(whole_number(devices_per_worker, "devices_per_worker", 1), "devices_per_worker")
         self.replicas = WorkerReplicas(self, count) if count > 1 else None
         self.averages_updates = self.serving.in_rounds
         self._placement = server_placement(placement, self.servers, self.store.layout)

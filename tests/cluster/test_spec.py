@@ -97,3 +97,13 @@ jobs = st.dictionaries(st.sampled_from(["chief", "worker", "ps"]), st.dictionari
 def test_as_dict_describes_the_same_cluster(cluster: dict[str, dict[int, str]]) -> None:
     spec = ClusterSpec(cluster)
     assert ClusterSpec(spec.as_dict()) == spec == ClusterSpec(spec)  # pyright: ignore
+
+
+@pytest.mark.parametrize("jobs", [{"worker": 10**9}, {"worker": np.int64(10**12), "ps": 1}, {"worker": 600_000, "ps": 600_000}])
+def test_more_tasks_than_memory_holds_are_refused_before_one_is_made(jobs: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="has more than 1,000,000 tasks"):
+        ClusterSpec(jobs)
+
+
+def test_a_hundred_thousand_workers_are_possible() -> None:
+    assert ClusterSpec({"worker": 100_000, "ps": 10}).num_tasks("worker") == 100_000

@@ -168,3 +168,17 @@ def test_a_list_of_batches_is_distributed() -> None:
     batches = [np.arange(4.0), np.arange(2.0)]
     elements = sd.MirroredStrategy(2).distribute_dataset(batches)
     assert [[part.tolist() for part in element.values] for element in elements] == [[[0, 1], [2, 3]], [[0], [1]]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sd.MirroredStrategy(devices=10**9),
+        lambda: sd.CentralStorageStrategy(10**9),
+        lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), devices_per_worker=10**9),
+        lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}), devices_per_worker=10**9),
+    ],
+)
+def test_more_devices_than_memory_holds_are_refused_before_one_is_made(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidArgumentError, match="=1000000000 is more than 100,000"):
+        make()
