@@ -126,7 +126,7 @@ def number(value: Any, name: str, at_least: float = 0.0, below: float = math.inf
     return found
 
 
-def float_of(value: Real) -> float:
+def float_of(value: Real | float) -> float:
     """A number as a float; one that is larger than all floats is infinite.
 
     Example:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from simdist.errors import InvalidArgumentError, did_you_mean
-from simdist.hardware.figures import keep_figures
+from simdist.hardware.figures import check_name, keep_figures
 from simdist.hardware.jitter import NO_JITTER, Jitter
 
 __all__ = ["GIB", "Device", "Hardware", "device_for"]
@@ -58,6 +58,7 @@ class Device:
     name: str = "device"
 
     def __post_init__(self) -> None:
+        check_name(self)
         keep_figures(self, "flops", "memory_bandwidth", "memory")
         keep_figures(self, "launch_overhead", may_be_zero=True)
         if not isinstance(cast("object", self.jitter), Jitter):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simdist.hardware.figures import keep_figures
+from simdist.hardware.figures import check_name, keep_figures
 
 __all__ = ["DiskModel", "hdd", "nvme", "ssd"]
 
@@ -42,6 +42,7 @@ class DiskModel:
     name: str = "disk"
 
     def __post_init__(self) -> None:
+        check_name(self)
         keep_figures(self, "read_bandwidth", "write_bandwidth", "capacity")
         keep_figures(self, "latency", "fsync", may_be_zero=True)
 

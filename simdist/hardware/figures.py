@@ -13,7 +13,10 @@ from numbers import Real
 from simdist.arguments import END_S, float_of, python_number
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["check_figure", "check_whole", "keep_figures"]
+__all__ = ["check_figure", "check_name", "check_whole", "keep_figures"]
+
+LEAST = 1 / END_S
+"""Of rates and sizes: with less, even one byte would come after the end of the clock."""
 
 
 def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = False) -> None:
@@ -27,7 +30,7 @@ def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = Fa
 
     Raises:
         TypeError: if it is no number.
-        InvalidArgumentError: if it is negative, NaN, 0 where that makes no sense, or without an end where 0 does.
+        InvalidArgumentError: if it is negative, NaN, 0 or next to 0 where that makes no sense, or without an end where 0 does.
 
     Example:
         >>> check_figure("Device", "launch_overhead", 0.0, may_be_zero=True)
@@ -37,8 +40,9 @@ def check_figure(owner: str, name: str, value: object, *, may_be_zero: bool = Fa
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner}: {name} must be a number; got {value!r}.")
-    if not (float_of(value) >= 0) or (may_be_zero and float_of(value) >= END_S) or (value == 0 and not may_be_zero):
-        expected = f"0 or more, and less than {END_S:g}" if may_be_zero else "more than 0"
+    found = float_of(value)
+    if not (0.0 <= found < END_S if may_be_zero else found >= LEAST):
+        expected = f"0 or more, and less than {END_S:g}" if may_be_zero else f"more than 0{f', {LEAST:g} or more' if found > 0 else ''}"
         raise InvalidArgumentError(f"{owner}: {name} must be {expected}; got {value!r}.")
 
 
@@ -57,7 +61,22 @@ def keep_figures(model: object, *names: str, owner: str = "", may_be_zero: bool 
     for name in names:
         value = getattr(model, name)
         check_figure(owner or type(model).__name__, name, value, may_be_zero=may_be_zero)
-        object.__setattr__(model, name, math.inf if float_of(value) == math.inf else python_number(value))
+        kept = math.inf if float_of(value) == math.inf else python_number(value)
+        object.__setattr__(model, name, abs(kept))  # -0.0 is 0.0: libraries of random numbers refuse the other one
+
+
+def check_name(model: object) -> None:
+    """Refuse a name that is no text.
+
+    Args:
+        model: has a `name`, which pictures and messages call it.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    name = getattr(model, "name")  # noqa: B009
+    if not isinstance(name, str):
+        raise TypeError(f"{type(model).__name__}: name must be text; got {name!r}.")
 
 
 def check_whole(owner: str, name: str, value: object) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simdist.hardware.figures import keep_figures
+from simdist.hardware.figures import check_name, keep_figures
 
 __all__ = ["LinkModel"]
 
@@ -37,6 +37,7 @@ class LinkModel:
     name: str = "link"
 
     def __post_init__(self) -> None:
+        check_name(self)
         keep_figures(self, "bandwidth", owner="Link")
         keep_figures(self, "latency", owner="Link", may_be_zero=True)
         if not isinstance(self.shared, bool):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from simdist.errors import InvalidArgumentError
-from simdist.hardware.figures import keep_figures
+from simdist.hardware.figures import check_name, keep_figures
 from simdist.hardware.links import LinkModel
 from simdist.hardware.topology import FLAT_SWITCH, Racks, Topology, Torus
 
@@ -93,6 +93,7 @@ class Network:
     name: str = "network"
 
     def __post_init__(self) -> None:
+        check_name(self)
         keep_figures(self, "bandwidth", "intra_host_bandwidth")
         keep_figures(self, "latency", "intra_host_latency", may_be_zero=True)
         if not isinstance(cast("object", self.intra_host_shared), bool):

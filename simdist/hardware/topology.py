@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simdist.arguments import float_of
 from simdist.errors import InvalidArgumentError
 from simdist.hardware.figures import check_whole, keep_figures
 from simdist.hardware.links import LinkModel
@@ -120,7 +121,7 @@ class Racks(Topology):
         keep_figures(self, "hop_latency", may_be_zero=True)
 
     def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
-        uplink = self.tasks_per_rack * bandwidth / self.oversubscription
+        uplink = float_of(self.tasks_per_rack) * bandwidth / self.oversubscription
         racks = math.ceil(len(hosts) / self.tasks_per_rack)
         return [
             *FLAT_SWITCH.links(hosts, bandwidth, latency),

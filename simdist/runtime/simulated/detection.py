@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol, assert_never
 
+from simdist.arguments import END_S
 from simdist.runtime.membership import MemberChange, MemberDecision, Membership
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
@@ -141,7 +142,7 @@ class Detection:
     def _next_beat_s(self) -> float:
         """The time of the next heartbeats that can change a belief; earlier ones are skipped, because they cannot."""
         assert self._began_s is not None
-        next_s, idle_until_s = self.clock.now + HEARTBEAT_S, self.clock.now + self.clock.idle_s()
+        next_s, idle_until_s = self.clock.now + HEARTBEAT_S, min(self.clock.now + self.clock.idle_s(), END_S)
         if idle_until_s <= next_s or not all(map(self._is_settled, self.membership.beliefs)):
             return next_s
         # The last one before anything happens: what happens at the moment of a heartbeat may come before it.

@@ -68,13 +68,13 @@ def test_a_latency_without_an_end_is_refused(figure: dict[str, float]) -> None:
 
 
 def test_a_message_that_never_arrives_is_an_error_and_no_hang() -> None:
-    cluster = sd.Cluster({"worker": 1, "ps": 1}, network=Network(bandwidth=1e-300))
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, network=Network(bandwidth=1e-15))
     strategy = sd.ParameterServerStrategy(cluster)
     with strategy.scope():
         variable = sd.Variable([1.0])
     coordinator = sd.ClusterCoordinator(strategy)
     coordinator.schedule(sd.function(lambda: variable.assign_add([1.0])))
-    with pytest.raises(sd.errors.SimdistError):
+    with pytest.raises(sd.errors.DeadlineExceededError):
         coordinator.join()
 
 
