@@ -103,8 +103,10 @@ def install(extra: str) -> int:
             say("python3 -m venv failed. On Debian and Ubuntu it is a package of its own: apt install python3-venv")
             return 1
     say(f"installing simdist[{extra}] and what it needs; the first time takes some minutes and about 1.5 GB of disk")
-    # Python compiles what is imported, once; all that is installed takes two fifths of the time, and most of it is never imported
-    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--no-compile", "--editable", f".[{extra}]"]
+    # Python compiles what is imported, once; all that is installed takes two fifths of the time, and most of it is never imported.
+    # Where PYTHONDONTWRITEBYTECODE forbids that, each kernel would compile for seconds; `make test` keeps bytecode in a folder of its own.
+    later = ["--no-compile"] if extra == "dev" or not sys.dont_write_bytecode else []
+    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", *later, "--editable", f".[{extra}]"]
     status = subprocess.run(pip, cwd=ROOT).returncode
     if status:
         say("pip failed (see above); this step needs the network once. Run the same command again to go on.")

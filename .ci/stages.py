@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,7 @@ GROUPS = {
 COMPILED_AS_FOR_USERS = "tests of bits"
 QUICKLY_COMPILED = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
+NO_BYTECODE, BYTECODE = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 HOUSE_RULES = [f"tests/test_{name}.py" for name in ("words", "circles", "layers", "project")]
 # pytest's closing line, between its rows of "=" or, with -q, without them
 CLOSING = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))?) ?=*\r?$", re.MULTILINE)
@@ -249,6 +251,26 @@ def stream(command: Command, show: Show) -> tuple[int, str]:
 
 
 @contextmanager
+def kept_bytecode() -> Iterator[None]:
+    """Lets the processes of this run share the bytecode of modules where PYTHONDONTWRITEBYTECODE keeps it from the source folders.
+
+    A kernel imports three thousand modules: to compile them takes more than half of the time of its start.
+    """
+    forbidden = os.environ.get(NO_BYTECODE)
+    if not forbidden or os.environ.get(BYTECODE):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="simdist-bytecode-") as folder:
+        del os.environ[NO_BYTECODE]
+        os.environ[BYTECODE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[BYTECODE]
+            os.environ[NO_BYTECODE] = forbidden
+
+
+@contextmanager
 def no_guard() -> Iterator[None]:
     yield
 
@@ -297,7 +319,8 @@ def main(arguments: list[str]) -> int:
     os.chdir(ROOT)
     started = time.monotonic()
     chosen = [[stage for stage in wave if not names or stage.name in names] for wave in waves]
-    outcomes = [outcome for wave in chosen for outcome in run_wave(wave)]
+    with kept_bytecode():
+        outcomes = [outcome for wave in chosen for outcome in run_wave(wave)]
     print_table(outcomes, time.monotonic() - started)
     return 1 if verdict(outcomes) == "failed" else 0
 

@@ -81,6 +81,17 @@ def test_link_to_an_empty_folder_is_set_up_and_known_again(environment: Any, tmp
     assert all("venv" not in command and "pip" not in command for command in environment.started)
 
 
+@pytest.mark.parametrize(("extra", "forbidden", "later"), [("lab", False, True), ("lab", True, False), ("dev", True, True)])
+def test_bytecode_is_made_at_once_where_kernels_may_write_none(
+    environment: Any, monkeypatch: pytest.MonkeyPatch, extra: str, forbidden: bool, later: bool
+) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", forbidden)
+    environment.VENV.mkdir()
+    assert environment.install(extra) == 0
+    (command,) = [command for command in environment.started if "install" in command]
+    assert ("--no-compile" in command) == later
+
+
 def test_empty_compilation_cache_is_filled_by_the_demo_and_a_filled_one_is_left(environment: Any) -> None:
     environment.VENV.mkdir()
     environment.fill_compilation_cache()

@@ -92,6 +92,29 @@ def test_a_user_who_has_set_flags_of_xla_has_them_everywhere(stages: Any, monkey
     stages.quick_compilation.cache_clear()
 
 
+def test_processes_share_bytecode_where_none_may_be_beside_sources(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "module.py").write_text("a = 1")
+    code = "import module, pathlib; print('kept', pathlib.Path(module.__cached__).exists(), module.__cached__)"
+    listed = [stages.Stage("importing", lambda: [stages.Command([sys.executable, "-c", code], tmp_path)] * 2)]
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    for value in ("1", ""):
+        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", value)
+        assert run_all(stages, monkeypatch, listed) == 0
+        (first, path), second = (line.split()[1:] for line in capfd.readouterr().out.splitlines() if line.startswith("kept"))
+        assert first == "True" and second == [first, path]
+        assert Path(path).exists() == (tmp_path / "__pycache__").exists() == (not value)
+        assert os.environ["PYTHONDONTWRITEBYTECODE"] == value and "PYTHONPYCACHEPREFIX" not in os.environ
+
+
+def test_a_folder_for_bytecode_of_the_users_own_stays(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", "somewhere")
+    with stages.kept_bytecode():
+        assert os.environ["PYTHONDONTWRITEBYTECODE"] == "1" and os.environ["PYTHONPYCACHEPREFIX"] == "somewhere"
+
+
 def test_skipped_stage_says_why_and_does_not_fail(stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_all(stages, monkeypatch, [stages.Stage("third", list, lambda: "no tool for it")]) == 0
     assert "third                skipped      0.0 s   no tool for it" in capfd.readouterr().out
