@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,7 @@ GROUPS = {
 COMPILED_AS_FOR_USERS = "tests of bits"
 QUICKLY_COMPILED = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
+EACH_WIDGET = ROOT / "tests" / "browser" / "each_widget.py"  # names the lessons that run there
 NO_BYTECODE, BYTECODE = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 HOUSE_RULES = [f"tests/test_{name}.py" for name in ("words", "circles", "layers", "project")]
 # pytest's closing line, between its rows of "=" or, with -q, without them
@@ -117,9 +119,11 @@ def lessons_in_browser() -> list[Command]:
     return [Command([*PYTEST, "-m", BROWSER, LESSONS_IN_BROWSER])]
 
 
-def notebook_tests() -> list[Command]:
-    # beside the browser tests there is one core for them; no student is there who predicts
-    return [Command([*NOTEBOOKS, *([] if no_browser() is None else PARALLEL), "lessons"], env={"SIMDIST_LESSONS_AUTOMATIC": "1"})]
+def notebook_tests(beside_browser: bool) -> list[Command]:
+    """The lessons under nbval; beside those in a browser there is one core for them, and those need not be compared twice."""
+    compared_there = runpy.run_path(str(EACH_WIDGET))["EACH_WIDGET"]
+    options = [f"--ignore-glob=lessons/{number}_*.ipynb" for number in compared_there] if beside_browser else PARALLEL
+    return [Command([*NOTEBOOKS, *options, "lessons"], env={"SIMDIST_LESSONS_AUTOMATIC": "1"})]  # no student is there who predicts
 
 
 def front_end_checks() -> list[Command]:
@@ -156,12 +160,16 @@ STATIC = [
 ]
 RULES = [Stage("house rules", house_rules)]
 FRONT = [Stage("front end", front_end_checks, no_front_end)]
-# after the front end, which writes the bundle that they load; the types are beside them, on the core that has less to do
-LESSONS = [
-    Stage("notebooks", notebook_tests, no_lessons),  # the longest begins
-    Stage("browser", browser_tests, no_browser),
-    Stage("lessons in a browser", lessons_in_browser, no_browser),
-]
+
+
+def lesson_stages(names: Sequence[str]) -> list[Stage]:
+    """What runs after the front end, which writes the bundle that lessons load; ``names`` are those that were asked for, if any."""
+    in_browser = Stage("lessons in a browser", lessons_in_browser, no_browser)
+    beside_browser = no_browser() is None and (not names or in_browser.name in names)
+    notebooks = Stage("notebooks", partial(notebook_tests, beside_browser), no_lessons)  # the longest begins
+    return [notebooks, TYPES, Stage("browser", browser_tests, no_browser), in_browser]
+
+
 # the Python tests come last, so that a log ends with what matters most
 TESTS = [*(Stage(name, partial(python_tests, name)) for name in GROUPS), Stage("tests", python_tests)]
 CORES = 2
@@ -310,7 +318,7 @@ def main(arguments: list[str]) -> int:
     """Runs the stages of a target, or those of them that are named; returns the exit status."""
     target, *names = arguments or ["test"]
     quick = [stage for stage in STATIC if stage is not TYPES]
-    waves = [STATIC + RULES] if target == "check" else [quick + FRONT, [*LESSONS[:1], TYPES, *LESSONS[1:]], *([stage] for stage in TESTS)]
+    waves = [STATIC + RULES] if target == "check" else [quick + FRONT, lesson_stages(names), *([stage] for stage in TESTS)]
     stages = [stage for wave in waves for stage in wave]
     unknown = set(names) - {stage.name for stage in stages}
     if target not in ("check", "test") or unknown:

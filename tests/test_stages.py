@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_widget import EACH_WIDGET
 
 CI = Path(__file__).resolve().parents[1] / ".ci"
 
@@ -65,6 +66,26 @@ def test_front_end_is_built_before_what_loads_it_and_the_tests_have_both_cores(s
     assert [next(number for number, wave in enumerate(waves) if name in wave) for name in ("front end", "browser")] == [0, 1]
     assert {stage.name for stage in stages.STATIC} < {*waves[0], *waves[1]}
     assert waves[2:] == [["tests of training"], ["tests of bits"], ["tests"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "chromium", "apart"),
+    [
+        ([], "/usr/bin/chromium", True),
+        (["notebooks", "lessons in a browser"], "/usr/bin/chromium", True),
+        (["notebooks"], "/usr/bin/chromium", False),
+        ([], None, False),
+    ],
+)
+def test_nbval_leaves_out_only_lessons_that_the_browser_compares(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, names: list[str], chromium: str | None, apart: bool
+) -> None:
+    monkeypatch.setattr(stages.shutil, "which", lambda name: chromium)
+    (command,) = stages.lesson_stages(names)[0].commands()
+    globs = [word.removeprefix("--ignore-glob=") for word in command.line if word.startswith("--ignore-glob=")]
+    left_out = {path.name.partition("_")[0] for glob in globs for path in CI.parent.glob(glob)}
+    assert left_out == (set(EACH_WIDGET) if apart else set())
+    assert [len(list(CI.parent.glob(glob))) for glob in globs] == [1] * len(globs)
 
 
 def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any) -> None:

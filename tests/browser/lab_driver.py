@@ -51,6 +51,8 @@ CELLS_JS = """() => {
                 errors: outputs.filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`),
                 printed: outputs.filter(o => o.name === 'stdout').map(o => [].concat(o.text).join('')).join(''),
                 stderr: outputs.filter(o => o.name === 'stderr').map(o => [].concat(o.text).join('')),
+                shown: outputs.flatMap(o => o.name ? [[o.name, [].concat(o.text).join('')]] : Object.entries(o.data ?? {})
+                    .filter(([kind]) => kind.startsWith('text/')).map(([kind, text]) => [kind, [].concat(text).join('')])),
                 widgets: outputs.filter(o => o.data && 'application/vnd.jupyter.widget-view+json' in o.data).length,
             };
         });
@@ -98,6 +100,7 @@ class Cell:
     errors: list[str]
     printed: str
     stderr: list[str]
+    shown: list[list[str]]
     widgets: int
 
 

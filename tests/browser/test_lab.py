@@ -1,6 +1,7 @@
 """Lessons run from top to bottom in a real JupyterLab, with the solutions of their exercises, and their widgets show something.
 
-CI runs those that have each kind of widget; the cells of all lessons run under nbval, and the answers to all exercises in tests/notebooks.
+CI runs those that have each kind of widget, and compares what they print with what is stored; the cells of all others run under nbval, and
+the answers to all exercises in tests/notebooks.
 
 A student's first minutes are run, too: the page that lists the lessons, a prediction that is missing, answers that are wrong. The
 last tests try the harness itself on tiny notebooks: it must see a drawn widget, a blank one, and an error.
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lab_driver import ROOT, Notebook, browser_context, chromium, copy_cleared, lab_server
+from each_widget import EACH_WIDGET
+from lab_driver import ROOT, Cell, Notebook, browser_context, chromium, copy_cleared, lab_server
 from playwright.sync_api import BrowserContext, Page
-from solutions import solve
+from solutions import add_solutions
 from working_copies import bring_up_to_date
 
 from sampling import sampled
@@ -26,8 +28,7 @@ pytestmark = [
     pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine (Debian: apt install chromium)"),
 ]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]*.ipynb"))
-# a timeline and a map of shards, a fault console, a stepper of collectives, and the Lab
-EACH_WIDGET = [path for path in LESSONS if path.name.startswith(("00", "01", "03a", "12"))]
+WITH_EACH_WIDGET = [path for path in LESSONS if path.name.startswith(EACH_WIDGET)]
 PICTURES = ROOT / "test-results"
 
 WIDGET_CELL = """
@@ -71,9 +72,9 @@ def page(context: BrowserContext) -> Iterator[Page]:
     page.close()
 
 
-@pytest.mark.parametrize("lesson", sampled(LESSONS, EACH_WIDGET), ids=lambda path: path.stem)
+@pytest.mark.parametrize("lesson", sampled(LESSONS, WITH_EACH_WIDGET), ids=lambda path: path.stem)
 def test_lesson_runs_with_its_solutions_and_draws_its_widgets(lesson: Path, folder: Path, address: str, page: Page) -> None:
-    solve(copy_cleared(lesson, folder))
+    is_solution = add_solutions(copy_cleared(lesson, folder))
     notebook = Notebook(page, address, lesson.name)
     cells = notebook.run_all()
     drawn = notebook.widgets_drawn()
@@ -83,9 +84,30 @@ def test_lesson_runs_with_its_solutions_and_draws_its_widgets(lesson: Path, fold
     assert [text for cell in cells for text in cell.stderr] == []
     assert [cell.count for cell in cells] == list(range(1, len(cells) + 1))
     assert drawn == [True] * sum(cell.widgets for cell in cells)
-    answers = [cell.printed for cell in cells if ".check(" in cell.source]
+    answers = [cell.printed for cell, solved in zip(cells, is_solution, strict=True) if solved]
     assert len(answers) >= 2 and [answer for answer in answers if not re.search("^Right[.] ", answer, re.MULTILINE)] == []
     assert [cell.printed for cell in cells if "Not yet:" in cell.printed] == []
+    shown = [texts(cell) for cell, solved in zip(cells, is_solution, strict=True) if not solved]
+    assert shown == stored_texts(lesson)
+
+
+def texts(cell: Cell) -> dict[str, list[str]]:
+    """What a cell shows, by its kind: what it prints, which may come in pieces, and the texts of its other outputs."""
+    shown: dict[str, list[str]] = {}
+    for kind, text in cell.shown:
+        shown.setdefault(kind, []).append(text)
+    return {kind: found if "/" in kind else ["".join(found)] for kind, found in shown.items()}
+
+
+def stored_texts(lesson: Path) -> list[dict[str, list[str]]]:
+    """The same of each code cell of a lesson, as it is stored."""
+    stored: list[dict[str, list[str]]] = []
+    for cell in nbformat.read(lesson, as_version=4).cells:
+        if cell.cell_type == "code":
+            kinds = [{output.name: output.text} if output.output_type == "stream" else output.data for output in cell.outputs]
+            shown = [[kind, text] for found in kinds for kind, text in found.items() if not kind.startswith("image/")]
+            stored.append(texts(Cell(cell.source, None, [], "", [], shown, 0)))
+    return stored
 
 
 # -- as a student ---------------------------------------------------------------------------------------------------------

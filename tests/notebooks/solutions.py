@@ -8,9 +8,10 @@ from typing import Any
 
 import nbformat
 
-__all__ = ["SOLUTION", "solve", "with_solutions"]
+__all__ = ["SOLUTION", "add_solutions", "with_solutions"]
 
 ANSWER = re.compile(r"^(\s*(?:\w+ =|return)) \.\.\.$", re.MULTILINE)
+TAG = "solution"
 SOLUTION = re.compile(r"<details>.*?```python\n(.*?)```.*?</details>", re.DOTALL)
 
 
@@ -19,9 +20,20 @@ def with_solutions(path: Path) -> list[str]:
     return [cell.source for cell in _solved(path).cells if cell.cell_type == "code"]
 
 
-def solve(path: Path) -> None:
-    """Solves a notebook in its file."""
-    nbformat.write(_solved(path), path)
+def add_solutions(path: Path) -> list[bool]:
+    """Puts a solved copy behind each exercise of a notebook, in its file.
+
+    Returns:
+        For each code cell, whether it is such a copy.
+    """
+    notebook, solved = nbformat.read(path, as_version=4), _solved(path)
+    cells: list[Any] = []
+    for cell, answered in zip(notebook.cells, solved.cells, strict=True):
+        copies = [] if cell.source == answered.source else [nbformat.v4.new_code_cell(answered.source, metadata={"tags": [TAG]})]
+        cells += [cell, *copies]
+    notebook.cells = cells
+    nbformat.write(notebook, path)
+    return [TAG in cell.metadata.get("tags", ()) for cell in cells if cell.cell_type == "code"]
 
 
 def _solved(path: Path) -> Any:

@@ -1,6 +1,6 @@
 """Lessons hold outputs that the tool stored, whole and clean; and the tool gives the same bytes every time.
 
-Whether the outputs are still true is nbval's business (`.ci/stages.py test notebooks`).
+Whether the outputs are still true is nbval's business (`.ci/stages.py test notebooks`), or that of the browser in which a lesson runs.
 """
 
 from __future__ import annotations
