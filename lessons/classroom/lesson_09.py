@@ -208,7 +208,7 @@ STEPS_OF_JOB = 60
 SAVES_S = 5  # seconds of work between two attempts to save
 MOST_REPEATED = 5
 CRASH_S = 52.0
-MOST_FAILED = 100  # saves at one moment
+MOST_FAILED = 20  # saves at one moment; each takes a part of a real second
 
 
 def break_the_disk(cluster: sd.Cluster) -> None:
@@ -231,6 +231,8 @@ class WatchedManager(sd.CheckpointManager):
         self.failed, self.failed_at_s, self.is_endless = 0, -1.0, False
 
     def save(self, *args: Any, **options: Any) -> Any:
+        if self.is_endless:
+            return None
         try:
             return super().save(*args, **options)
         except sd.errors.SimdistError:

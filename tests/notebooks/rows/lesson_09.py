@@ -70,7 +70,7 @@ ROWS = {
         wrong=[
             (lambda manager: manager.save(), "has ended with ResourceExhaustedError"),
             (suppressing(sd.errors.ResourceExhaustedError), "7 steps were done again, at most 5 are allowed; the main was started again"),
-            (trying_for_ever, "the same save failed 100 times in one virtual moment: sleep between attempts"),
+            (trying_for_ever, "the same save failed 20 times in one virtual moment: sleep between attempts"),
             (lambda manager: None, "51 steps were done again"),
             (lambda manager: manager.checkpoints[-1], "IndexError"),
             ("save", "cannot be called"),
