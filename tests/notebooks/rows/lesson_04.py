@@ -66,7 +66,7 @@ ROWS = {
     "third_exercise": Rows(
         right=[2100, 2000, np.int64(2200)],
         wrong=[
-            (64, "three workers are 0.91 times as fast as one"),
+            (64, "three workers are 0.90 times as fast as one"),
             (1, "times as fast as one"),
             (1500, "times as fast as one"),
             (3000, "times as fast as one"),

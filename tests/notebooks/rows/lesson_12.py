@@ -22,7 +22,7 @@ ROWS = {
         wrong=[
             (9.9, "it costs 13.1 ms"),
             (18, "killed at 18 ms, it costs 10.2 ms"),
-            (30, "it costs 4.3 ms"),
+            (30, "it costs 4.4 ms"),
             (0.0231, "killed at 0.0231 ms"),
             (36.2, "at most 36"),
             (-1, "at least 0"),
