@@ -46,7 +46,8 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
 
     Raises:
         InvalidArgumentError: the table has no rows, the ids are no whole numbers, or one of them is no row: outside of a step at once, in a
-            step that reads rows when it runs. (A step that reads the whole table gives NaN for such a row, as ``jax.numpy.take`` does.)
+            step that reads rows when it runs. (A step that reads the whole table does as ``jax.numpy.take``: such a row is NaN, and a
+            negative id counts from the end.)
 
     Warns:
         DenseReadWarning: the ids depend on a variable, so each step reads the whole table.

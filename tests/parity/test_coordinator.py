@@ -251,6 +251,24 @@ def test_b157_a_per_worker_dataset_comes_from_a_function_or_a_dataset(kind: str,
     assert coordinator.schedule(row, args=(iterator,)).fetch() == 0
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("kind", ["distributed dataset", "function that distributes one", "function that distributes a function"])
+def test_b157_what_was_distributed_gives_each_worker_all_its_rows(kind: str, devices: int) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}), devices_per_worker=devices)
+    coordinator, rows = sd.ClusterCoordinator(strategy), sd.Dataset.range(8)
+    sources: dict[str, Any] = {
+        "distributed dataset": strategy.distribute_dataset(rows.batch(4)),
+        "function that distributes one": lambda: strategy.distribute_dataset(rows.batch(4)),
+        "function that distributes a function": lambda: strategy.distribute_datasets_from_function(lambda _: rows.batch(4 // devices)),
+    }
+    iterator = iter(coordinator.create_per_worker_dataset(sources[kind]))
+    step = sd.function(lambda iterator: (sd.get_current_worker_index(), strategy.run(lambda x: x + 0, args=(next(iterator),))))
+    found: dict[int, list[int]] = {0: [], 1: []}
+    for worker, value in coordinator.fetch([coordinator.schedule(step, args=(iterator,)) for _ in range(4)]):
+        found[int(worker)] += [int(row) for part in strategy.local_results(value) for row in part]
+    assert found == {0: list(range(8)), 1: list(range(8))}
+
+
 def test_b157_a_number_is_a_value_error(coordinator: sd.ClusterCoordinator) -> None:
     with pytest.raises(ValueError, match="Unexpected dataset type"):
         coordinator.create_per_worker_dataset(3)
@@ -312,7 +330,7 @@ def test_b162_a_resource_that_cannot_be_made_fails_the_closures_that_use_it_and_
     resource = coordinator.create_per_worker_resource(failing(KeyError("table")))
     assert coordinator.schedule(lambda: 7).fetch() == 7
     coordinator.join()
-    value = coordinator.schedule(print, args=(resource,))
+    value = coordinator.schedule(lambda resource: pytest.fail(f"called with {resource}"), args=(resource,))
     with pytest.raises(ClosureInputError, match="table") as caught:
         coordinator.join()
     assert isinstance(caught.value.__cause__, KeyError) and isinstance(caught.value, InvalidArgumentError)

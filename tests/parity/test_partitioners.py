@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import simdist as sd
 from simdist.variables.partitioners import (
     FixedShardsPartitioner,
     MaxSizePartitioner,
@@ -91,6 +93,25 @@ def test_b033_unusable_answer_of_a_partitioner_raises(answer: Any) -> None:
         checked_partitions(answer, (2, 3, 4))
 
 
+@pytest.mark.parametrize("answer", [None, [], [0, 1], [2, 2], [1, 1, 1], [1.5, 1]])
+def test_b033_a_strategy_refuses_an_unusable_answer_and_its_scope_goes_on(answer: Any) -> None:
+    answers = [answer, [2, 1]]
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), lambda shape, dtype: answers.pop(0))
+    with strategy.scope():
+        with pytest.raises((ValueError, TypeError), match="variable_partitioner"):
+            sd.Variable(np.zeros((4, 2)))
+        assert [shard.device for shard in sd.Variable(np.zeros((4, 2))).variables] == ["ps:0", "ps:1"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("answer", "shards"), [([5, 1, 1], 2), ([2, 1, 1], 2), ([1, 1, 1], 1)])
+def test_b033_shards_are_as_many_as_the_strategy_makes(answer: list[int], shards: int) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 3}), lambda shape, dtype: answer)
+    with strategy.scope():
+        variable = sd.Variable(np.arange(24.0).reshape(2, 3, 4))
+    assert isinstance(variable, sd.ShardedVariable) == (shards > 1)
+    assert len(strategy.placements()) == shards and variable.numpy().tolist() == np.arange(24.0).reshape(2, 3, 4).tolist()
+
+
 def test_b033_usable_answers() -> None:
     assert checked_partitions([2, 1, 1], (2, 3, 4)) == 2
     assert checked_partitions([5, 1, 1], (2, 3, 4)) == 2
@@ -110,3 +131,19 @@ def test_b033_usable_answers() -> None:
 )
 def test_b034_rows_are_dealt_by_div(rows: int, shards: int, sizes: list[int]) -> None:
     assert [end - first for first, end in row_ranges(rows, shards)] == sizes
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("rows", "shards", "sizes"), [(13, 5, [3, 3, 3, 2, 2]), (7, 3, [3, 2, 2]), (3, 4, [1, 1, 1])])
+def test_b034_the_shards_of_a_strategy_have_these_rows(rows: int, shards: int, sizes: list[int], axis: int) -> None:
+    strategy = sd.ParameterServerStrategy(
+        sd.Cluster({"worker": 1, "ps": 2}), lambda shape, dtype: [shards, 1] if axis == 0 else [1, shards]
+    )
+    value = np.arange(2.0 * rows, dtype=np.float32).reshape((rows, 2) if axis == 0 else (2, rows))
+    with strategy.scope():
+        table = sd.Variable(value)
+    assert isinstance(table, sd.ShardedVariable)
+    assert [shard.shape[axis] for shard in table.variables] == sizes
+    expected = np.split(value, np.cumsum(sizes)[:-1], axis=axis)
+    assert all((shard.numpy() == part).all() for shard, part in zip(table.variables, expected, strict=True))
+    assert [shard.device for shard in table.variables] == [f"ps:{number % 2}" for number in range(len(sizes))]

@@ -149,3 +149,12 @@ def test_c53_no_increment_of_another_worker_is_lost() -> None:
     _, model = on_servers(4)
     model.fit(ROWS.batch(1).repeat(), epochs=5, steps_per_epoch=120, verbose=0)
     assert int(model.optimizer.iterations) == 600
+
+
+def test_c53_the_weights_are_the_sum_of_the_updates_of_all_workers() -> None:
+    with sd.ParameterServerStrategy(sd.Cluster({"worker": 4, "ps": 2}, seed=0)).scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+        model.compile(keras.optimizers.SGD(0.5), lambda y, predicted: predicted)  # its gradient depends on no weight
+    rows = sd.Dataset.from_tensor_slices((np.ones((8, 1), np.float32), np.zeros((8, 1), np.float32)))
+    model.fit(rows.batch(1).repeat(), epochs=2, steps_per_epoch=60, verbose=0)
+    assert [float(part.reshape(())) for part in model.get_weights()] == [-60.0, -60.0]

@@ -170,6 +170,37 @@ def test_b052_assignments_are_split_among_shards() -> None:
     np.testing.assert_array_equal(table.variables[1].numpy(), (ROWS * 3 - 1)[4:])
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_b052_in_a_step_assignments_are_split_among_shards_and_read_again(axis: int) -> None:
+    strategy, table = of_shards(ROWS, axis=axis)
+
+    def step() -> Any:
+        table.assign(table.value * 2)
+        first = table.value
+        table.assign_add(ROWS)
+        table.assign_sub(np.ones((7, 2), np.float32))
+        return first, table.value
+
+    first, last = scheduled(strategy, step)
+    np.testing.assert_array_equal(first, ROWS * 2)
+    np.testing.assert_array_equal(last, ROWS * 3 - 1)
+    np.testing.assert_array_equal(table.numpy(), ROWS * 3 - 1)
+    np.testing.assert_array_equal(np.concatenate([shard.numpy() for shard in table.variables], axis=axis), ROWS * 3 - 1)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(6, 2), (8, 2), (1, 2), (7, 1), (7,), (2,)])
+def test_b053_in_a_step_another_shape_is_refused_and_nothing_changes(shape: tuple[int, ...], axis: int) -> None:
+    strategy, table = of_shards(ROWS, axis=axis)
+    coordinator = sd.ClusterCoordinator(strategy)
+    for change in ("assign", "assign_add", "assign_sub"):
+        value = np.zeros(shape, np.float32)
+        coordinator.schedule(sd.function(lambda change=change, value=value: getattr(table, change)(value)))
+        with pytest.raises(ValueError, match=r"table has shape \(7, 2\); a value of shape"):
+            coordinator.join()
+    np.testing.assert_array_equal(table.numpy(), ROWS)
+
+
 @pytest.mark.parametrize("rows", [6, 8, 1])
 def test_b053_another_number_of_rows_is_refused(rows: int) -> None:
     _, table = of_shards(ROWS)
@@ -225,6 +256,17 @@ def test_b055_rows_are_read_in_the_order_asked_for() -> None:
         table.sparse_read([7])
     with pytest.raises(ValueError, match="inside of its shape"):
         table.gather_nd([[0, 2]])
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("rows", [[6, 0, 4, 0, 6], [4, 3], [6], []], ids=str)
+def test_b055_rows_may_be_asked_for_again_and_on_any_axis(rows: list[int], axis: int) -> None:
+    strategy, table = of_shards(ROWS, axis=axis)
+    asked = np.array(rows, np.int32)
+    np.testing.assert_array_equal(table.sparse_read(asked), ROWS[asked])
+    np.testing.assert_array_equal(scheduled(strategy, lambda: table.sparse_read(asked)), ROWS[asked])
+    found = sd.ClusterCoordinator(strategy).schedule(sd.function(lambda ids: table.sparse_read(ids)), args=(asked,)).fetch()
+    np.testing.assert_array_equal(found, ROWS[asked])
 
 
 @pytest.mark.parametrize("axis", [0, 1])
