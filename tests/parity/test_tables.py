@@ -149,6 +149,37 @@ def test_t5_the_knee_is_where_the_ports_of_servers_are_as_wide_as_those_of_their
     assert times[2 * ratio] == pytest.approx(2 * alone, rel=1e-9)
 
 
+@pytest.mark.parametrize("fraction", [0.25, 0.5])
+def test_t5_a_hot_variable_with_a_part_of_the_model_caps_it_too(fraction: float) -> None:
+    """One server has fS bytes whole, and its part of the rest: however many servers there are, a round takes no less than 2NfS/B.
+
+    The hot variable is pushed before the rest. What is read at the same time shares the port of the worker, or those of the servers.
+    """
+    workers, size, bandwidth = 8, 8_000_000, 2e9
+    for servers in (2, 4, 16):
+        free = Device(flops=1e30, memory_bandwidth=1e30, launch_overhead=0.0)
+        network = Network(bandwidth=bandwidth, latency=0.0)
+        with sd.Cluster({"worker": workers, "ps": servers}, hardware=free, network=network, numerics="off") as cluster:
+            counts = [1, servers]
+            strategy = sd.ParameterServerStrategy(cluster, lambda shape, dtype: [counts.pop(0)], mode="sync")  # noqa: B023
+            with strategy.scope():
+                hot = sd.Variable(np.zeros(int(fraction * size) // 4, np.float32), name="hot")
+                rest = sd.Variable(np.zeros(int((1 - fraction) * size) // 4, np.float32), name="rest")
+
+            @sd.function(seconds=0.0)
+            def step() -> Any:
+                values = [hot.value * 0.0 + 1.0, rest.value * 0.0 + 1.0]  # noqa: B023
+                hot.assign_add(values[0]), rest.assign_add(values[1])  # noqa: B023
+
+            coordinator = sd.ClusterCoordinator(strategy)
+            for _ in range(2 * workers):
+                coordinator.schedule(step)
+            coordinator.join()
+            rest_bytes = (1 - fraction) * size * max(workers / servers, 1.0)  # at the busiest port
+            assert cluster.now / 2 == pytest.approx(2 * (workers * fraction * size + rest_bytes) / bandwidth, rel=1e-9)
+            assert cluster.now / 2 >= 2 * workers * fraction * size / bandwidth
+
+
 def test_t5_one_hot_variable_caps_what_servers_gain() -> None:
     """A variable that lies on one server is all of the model (f = 1): however many servers there are, it takes 2NS/B."""
     for servers in (1, 4, 16):
