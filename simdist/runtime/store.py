@@ -198,14 +198,18 @@ class Store:
             self.strategy.require_own_run(variable)
 
     def _require_seen(self, variable: Variable) -> None:
-        """Refuse to use a variable of the chief in a plain function of which a step has changed it: that counts with the reply."""
+        """Refuse to use a variable in a plain function of which a step has changed it, where that counts later."""
         closure = running_closure.get()
-        if closure is None or active_tracer() is not None or variable.placement.cells[0].task != self.engine.chief:
+        if closure is None or not closure.changed or active_tracer() is not None:
+            return
+        in_rounds = self.strategy is not None and self.strategy.averages_updates
+        if not in_rounds and variable.placement.cells[0].task != self.engine.chief:
             return
         if any(variable_of(changed) is variable for changed in closure.changed):
+            when = "with its round" if in_rounds else f"on {self.engine.chief} when the reply has come"
             raise FailedPreconditionError(
-                f"{variable.name} is on {self.engine.chief}, and a step of the plain function that runs as closure {closure.number} has "
-                "changed it: that counts when the closure's reply has come. Read or change it in that step, and return what you need."
+                f"{variable.name} was changed by a step of the plain function that runs as closure {closure.number}, which counts {when}. "
+                "Read or change it in that step, and return what you need."
             )
 
     def require_present(self, variables: Sequence[Variable]) -> None:

@@ -189,7 +189,7 @@ def test_what_counts_with_the_reply_is_not_used_before() -> None:
     counts = sd.function(lambda: m.assign_add(1.0))
     for use in (lambda: float(m), lambda: m.assign(0.0)):
         coordinator.schedule(lambda use=use: (counts(), use()))
-        with pytest.raises(sd.errors.FailedPreconditionError, match=r"m is on chief:0.*that counts when the closure's reply has come"):
+        with pytest.raises(sd.errors.FailedPreconditionError, match=r"m was changed by a step .*, which counts on chief:0 when"):
             coordinator.join()
     assert coordinator.schedule(lambda: (float(m), counts(), "read before")).fetch()[2] == "read before"
     assert float(m) == 1.0
@@ -202,7 +202,10 @@ def test_in_rounds_a_function_takes_one_step(options: dict[str, Any]) -> None:
     coordinator.schedule(lambda: (step(), step()))
     with pytest.raises(sd.errors.FailedPreconditionError, match="second step of closure 0 on worker:0"):
         coordinator.join()
-    coordinator.schedule(lambda: step())
+    coordinator.schedule(lambda: (step(), float(v)))
+    with pytest.raises(sd.errors.FailedPreconditionError, match=r"v was changed by a step .*, which counts with its round"):
+        coordinator.join()
+    assert coordinator.schedule(lambda: (float(v), step())).fetch()[0] == 1.0
     coordinator.join()
     assert float(v) == 2.0
 
