@@ -154,3 +154,32 @@ def test_a_step_that_only_counts_waits_for_no_other_replica() -> None:
     fn = sd.function(step)
     call = strategy.replicas.bind(fn, (), {})
     assert not strategy.replicas.linked(fn, call, "worker:0").counted_reads
+
+
+@EACH
+def test_a_step_on_the_chief_reads_what_its_replicas_have_counted_and_changes_it_in_order(engine: str) -> None:
+    strategy = servers(engine)
+    with strategy.scope():
+        count = sd.Variable(0.0, synchronization="on_read", aggregation="sum")
+        table = sd.Variable(np.ones((4, 2), np.float32))
+
+    def replica(ids: Any) -> Any:
+        count.assign_add(jnp.float32(1.0))
+        before = count.value
+        count.assign_add(jnp.float32(1.0))
+        return before, sd.embedding_lookup(table, ids).sum(), count.value
+
+    @sd.function
+    def step(ids: Any) -> Any:
+        read = strategy.run(replica, args=(ids,))
+        count.assign(count.value * 10.0)
+        strategy.run(lambda: count.assign_add(jnp.float32(1.0)))
+        return read, count.value
+
+    ids = np.array([1], np.int32)
+    for expected in ((2.0, 4.0, 42.0), (44.0, 46.0, 462.0)):
+        with strategy.scope():
+            (before, rows, after), last = step(ids)
+        found = [strategy.local_results(value) for value in (before, rows, after)]
+        assert found == [(expected[0],) * 2, (2.0, 2.0), (expected[1],) * 2]
+        assert float(last) == float(count) == expected[2]

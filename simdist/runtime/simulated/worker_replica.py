@@ -192,9 +192,14 @@ class WorkerReplica(TakesPart):
             replica.step.go()
 
     def keep_counted(self) -> None:
-        """Let what this replica has counted travel with the reply."""
+        """Let what this replica has counted travel with the reply; where the step runs on the task that has it, it counts at once."""
+        now, name = self.clock.now, self.task.name
         for part, given in self._counted:
-            self.once.errand.keep(part, self.priced, given)
+            if part.task == name:
+                where = name, self.number, now
+                self.world.servers[name].commit(part, self.priced.sites[part.number], given, now, now, where, None)
+            else:
+                self.once.errand.keep(part, self.priced, given)
         self._counted = []
 
     # -- the end of the step --------------------------------------------------------------------------------------
