@@ -19,10 +19,12 @@ from typing import Any, Generic, TextIO, TypeVar, cast
 
 from simdist.simulated_process import SimulatedProcess
 
-__all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed"]
+__all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed", "kept_state"]
 
 KERAS_STATE = "keras.src.backend.common.global_state"
 JAX_CONFIG = "jax._src.config"
+JAX_TRACE = ("jax._src.core", ("trace_state", "trace_state_strong_ref", "axis_env_state"))
+"""Where JAX keeps the trace in which code runs, and the axes that it has there."""
 Value = TypeVar("Value")
 
 
@@ -107,6 +109,65 @@ class TaskContext:
 
 
 _clean_jax: dict[str, Any] = {}
+
+
+class kept_state:
+    """Where Ctrl-C ends a block, leave what is global to the process as it was: JAX's trace, Keras' scopes, the values of `TaskLocal`.
+
+    Python raises Ctrl-C anywhere, also where a context manager of JAX or Keras has just opened, or is about to close. Then it stays open,
+    and each later cell runs in it.
+
+    Args:
+        stacks: get back the length that they had.
+
+    Example:
+        >>> steps = []
+        >>> try:
+        ...     with kept_state(steps):
+        ...         steps.append("open")
+        ...         raise KeyboardInterrupt
+        ... except KeyboardInterrupt:
+        ...     print(steps)
+        []
+    """
+
+    def __init__(self, *stacks: list[Any]) -> None:
+        self._stacks = stacks
+
+    def __enter__(self) -> None:
+        config, keras = cast(Any, sys.modules.get(JAX_CONFIG)), cast(Any, sys.modules.get(KERAS_STATE))
+        core = cast(Any, sys.modules.get(JAX_TRACE[0]))
+        states = [] if config is None else [*config.config_states.values(), *(getattr(core, name) for name in JAX_TRACE[1])]
+        self._jax = [(state, state.get_local()) for state in states]
+        self._keras = None if keras is None else vars(keras.GLOBAL_STATE_TRACKER)
+        self._names = {name: _copied(value) for name, value in (self._keras or {}).items()}
+        self._values = {key: _copied(value) for key, value in active.context.values.items()}
+        self._lengths = [len(stack) for stack in self._stacks]
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            return
+        for state, value in self._jax:
+            state.set_local(value)
+        if self._keras is not None:
+            _put_back(self._keras, self._names)
+        _put_back(active.context.values, self._values)
+        for stack, length in zip(self._stacks, self._lengths, strict=True):
+            del stack[length:]
+
+
+def _copied(value: Any) -> tuple[Any, list[Any] | None]:
+    """A value, and what is in it if it is a list, which changes in place."""
+    return value, list(cast("list[Any]", value)) if isinstance(value, list) else None
+
+
+def _put_back(values: dict[Any, Any], before: dict[Any, tuple[Any, list[Any] | None]]) -> None:
+    for name in [name for name in values if name not in before]:
+        del values[name]
+    for name, (value, items) in before.items():
+        values[name] = value
+        if items is not None:
+            value[:] = items
 
 
 class Active:

@@ -25,24 +25,26 @@ class Captures:
 
     Attributes:
         epoch: of the cache that steps use now.
+        entered: the contexts of the steps that are being traced.
     """
 
     def __init__(self) -> None:
         self.epoch = 1
         self._has_read = False
-        self._entered: list[ExitStack] = []
+        self.entered: list[ExitStack] = []
 
     @contextmanager
     def step(self) -> Iterator[None]:
         """Let a step use a cache in which nothing is that another step has read."""
         self._begin_anew()
         with ExitStack() as entered:
-            self._entered.append(entered)
+            self.entered.append(entered)
             entered.enter_context(_epoch(self.epoch))
             try:
                 yield
             finally:
-                self._entered.pop()
+                if self.entered and self.entered[-1] is entered:  # as in `tracing_with`
+                    self.entered.pop()
 
     def read(self, outermost: jax.core.Trace | None) -> None:
         """Something is read; a trace within the outermost one of its step is of a function that JAX may remember.
@@ -60,8 +62,8 @@ class Captures:
 
     def changed(self) -> None:
         """What may have been read has another value from now on."""
-        if self._begin_anew() and self._entered:
-            self._entered[-1].enter_context(_epoch(self.epoch))
+        if self._begin_anew() and self.entered:
+            self.entered[-1].enter_context(_epoch(self.epoch))
 
     def _begin_anew(self) -> bool:
         has_read, self._has_read = self._has_read, False

@@ -16,6 +16,7 @@ import numpy as np
 from jax.extend import core as jex_core
 
 from simdist.caches import shared
+from simdist.process_state import kept_state
 from simdist.program.apart import compiled_apart, inlined
 from simdist.program.arrays import Array
 from simdist.program.convolutions import with_axes_in_order
@@ -103,7 +104,8 @@ def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals:
         in_avals: shapes and dtypes of the inputs.
     """
     specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
-    closed = frozen(jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs))
+    with kept_state():
+        closed = frozen(jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs))
     if calls_python(closed.jaxpr) or closed.effects or any("callback" in primitive for primitive in primitives_in(closed.jaxpr)):
         return Kernel(name, closed)  # its text does not say which Python it calls; and it goes when its program goes
     constants = [np.asarray(const) for const in constants_in(closed)]

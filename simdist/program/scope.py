@@ -182,7 +182,8 @@ def running(scope: Scope) -> Iterator[None]:
     try:
         yield
     finally:
-        stack.pop()
+        if stack and stack[-1] is scope:  # Ctrl-C may have ended it before the block began: then it is closed any time later
+            stack.pop()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import numpy as np
 from jax.extend import core as jex_core
 
 from simdist.errors import InvalidArgumentError
+from simdist.process_state import kept_state
 from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
 from simdist.program.batch_rows import BatchRows
 from simdist.program.captures import Captures
@@ -140,7 +141,7 @@ class Tracer:
             with jex_core.set_current_trace(self._outer):
                 return list(map(placeholder_of, step()))
 
-        with tracing_with(self), guarded(), captures.step():
+        with kept_state(_tracers, captures.entered), tracing_with(self), guarded(), captures.step():
             closed = frozen(jax.make_jaxpr(outermost)())
         if any(isinstance(constant, jax.core.Tracer) for constant in constants_in(closed)):
             raise InvalidArgumentError(
@@ -383,7 +384,8 @@ def tracing_with(tracer: Tracer) -> Iterator[None]:
     try:
         yield
     finally:
-        _tracers.pop()
+        if _tracers and _tracers[-1] is tracer:  # Ctrl-C may have ended it before the block began: then it is closed any time later
+            _tracers.pop()
 
 
 def active_tracer() -> Tracer | None:

@@ -180,7 +180,8 @@ def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        contexts.pop()
+        if contexts and contexts[-1] is entry:  # as in `simdist.program.scope.running`
+            contexts.pop()
         if tracer is not None:
             tracer.in_replica = outer
 

@@ -16,6 +16,7 @@ import jax
 
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
+from simdist.process_state import kept_state
 from simdist.program.arrays import Array
 from simdist.program.fixed_reads import watching_reads
 from simdist.program.kernels import Kernel, kernel_of
@@ -245,17 +246,17 @@ class OptimizerRule(UpdateRule):
         def run(*arrays: jax.Array) -> list[jax.Array]:
             return changed_state(slot_optimizer, own, arrays[:size], dict(zip(positions, arrays[size:], strict=True)))
 
-        with watching_reads(self._refuse_read):
+        with kept_state(), watching_reads(self._refuse_read):
             return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
 
     def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
-        with watching_reads(self._refuse_read):
+        with kept_state(), watching_reads(self._refuse_read):
             return self._row_update(group, positions, operand_avals, rows).kernel(self._rows_only(group, rows))
 
     def row_sum_kernel(
         self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]
     ) -> Kernel:
-        with watching_reads(self._refuse_read):
+        with kept_state(), watching_reads(self._refuse_read):
             return self._row_update(group, positions, operand_avals, rows, pairs=True).kernel(self._rows_only(group, rows))
 
     def _refuse_read(self, variable: VariableHandle) -> None:
