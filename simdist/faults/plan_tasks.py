@@ -53,11 +53,11 @@ class PlansOfTasks(Planner):
         """Lose a task's machine, with its memory and its disk; no task is notified. Others find it out by missing heartbeats, or time-outs.
 
         Args:
-            task, at, after_steps, when: as in `crash`; not the chief, whose program this is.
+            task, at, after_steps, when: as in `crash`.
             restart_after: seconds until the process starts again elsewhere, with the next incarnation; None: never.
 
         Raises:
-            InvalidArgumentError: as `crash`, or the chief.
+            InvalidArgumentError: as `crash`.
         """
         return self.add(LoseHost(task, restart_after, trigger=Trigger(at, after_steps, when)))
 

@@ -50,7 +50,8 @@ class Crash(TaskFault, kind="crash"):
 class LoseHost(TaskFault, kind="lose_host"):
     """A task's machine is gone, and its process and its disk with it; nobody's connections are reset.
 
-    The engine notes it in the trace, and the restart too.
+    With the chief the program is lost that runs there: its launched main, or the one that drives the cluster, as by a crash. The engine
+    notes it in the trace, and the restart too.
 
     Args:
         restart_after: seconds until the process starts again, on another machine and with the next incarnation; None: never.
@@ -58,11 +59,6 @@ class LoseHost(TaskFault, kind="lose_host"):
 
     silences = True
     restart_after: float | None = field(default=None, metadata=RESTART)
-
-    def check(self, effects: Effects | None = None) -> None:
-        super().check(effects)
-        if self.task == "chief:0":
-            raise InvalidArgumentError("chief:0 cannot be lost in silence: the program that drives the cluster runs there. Use crash.")
 
     def begin(self, effects: Effects) -> None:
         effects.lose_host(self.task, self.restart_after, self.describe())

@@ -83,12 +83,10 @@ def test_figures_that_make_no_sense_are_refused_by_name_and_not_planned(kind: st
     assert (faults.planned, effects.move_to(2.0).laid) == ([], [])
 
 
-def test_a_lost_host_is_handed_to_the_engine_and_is_never_the_chief() -> None:
+def test_a_lost_host_is_handed_to_the_engine() -> None:
     effects = FakeEffects()
     faults = Faults(effects)
     fault = faults.lose_host("worker:0", at=1.0, restart_after=0.5)
-    with pytest.raises(InvalidArgumentError, match="chief:0 cannot be lost in silence"):
-        faults.lose_host("chief", at=1.0)
     assert effects.expects_silence
     effects.move_to(3.0)
     assert effects.lost_hosts == [(1.0, "worker:0", 0.5, "lose_host('worker:0', at=1.0)")]

@@ -264,7 +264,9 @@ class World:
             step.killed()
         self.disks.died(task, disk_lost)
         if task is self.chief and not self.chief_is_launched:
-            self.tell_driver(UnavailableError(f"{task.name} crashed at {now:.6f} s, and this program with it."))
+            self.tell_driver(
+                UnavailableError(f"{task.name} {'crashed' if is_told else 'was lost'} at {now:.6f} s, and this program with it.")
+            )
         for fiber in fibers:
             if fiber is current_fiber():
                 self.clock.kill(fiber)
