@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,21 @@ def test_only_tests_of_bits_are_compiled_as_for_users(stages: Any, monkeypatch: 
     stages.quick_compilation.cache_clear()
     quickly = options if is_quick else None
     assert flags == {"tests of training": quickly, "tests of bits": None, None: quickly}
+
+
+ADAM = """
+import jax, jax.numpy as jnp, numpy as np
+a, b = np.random.default_rng(0).normal(size=(2, 9, 8, 8)).astype("float32")
+adam = lambda a, b: a - 0.1 * (0.9 * b + 0.1 * a) / (jnp.sqrt(0.999 * b * b + 0.001 * a * a) + 1e-7)
+alone = jnp.stack([jax.jit(adam)(*one) for one in zip(a, b)])
+looped = jax.jit(lambda *all: jax.lax.scan(lambda carry, one: (carry, adam(*one)), 0, all)[1])(a, b)
+print(int((alone != looped).sum()))
+"""
+
+
+def test_what_is_compiled_quickly_has_the_same_bits_in_a_loop(stages: Any) -> None:
+    env = {**os.environ, "XLA_FLAGS": stages.QUICKLY_COMPILED, "JAX_ENABLE_COMPILATION_CACHE": "0"}
+    assert subprocess.run([sys.executable, "-c", ADAM], env=env, capture_output=True, text=True, check=True).stdout == "0\n"
 
 
 def test_a_user_who_has_set_flags_of_xla_has_them_everywhere(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
