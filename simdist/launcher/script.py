@@ -10,7 +10,9 @@ Invariant: when `run_script` returns, ``__main__``, ``sys.argv`` and ``sys.path`
 from __future__ import annotations
 
 import builtins
+import shlex
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -64,6 +66,12 @@ class Script:
         except (Exception, SystemExit) as error:
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 return
+            if isinstance(error, SystemExit) and _is_of_argparse(error):
+                # To start it again, as after any other exit, would change nothing.
+                self.failures[launched.task] = refused = InvalidArgumentError(
+                    f"{self.path.name} refuses its arguments: {shlex.join(self.argv[1:])}. What it says about them stands above."
+                )
+                raise refused.with_traceback(error.__traceback__) from None
             self.failures[launched.task] = error
             raise
 
@@ -77,6 +85,12 @@ class Script:
         finally:
             with suppress(ValueError):
                 sys.path.remove(folder)
+
+
+def _is_of_argparse(error: SystemExit) -> bool:
+    """Whether it was argparse that ended the program, which has printed why."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") == "argparse"
 
 
 def _compiled(path: Path) -> CodeType:

@@ -307,3 +307,11 @@ print(coordinator.fetch(drawn))
         assert play(source, "[jobs]\nchief = 1\nworker = 2\nps = 1\n", "--fast").status == 0
         lines.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("[chief:0]")])
     assert lines[0] == lines[1] and lines[0][0].count("['--fast'], 'the script'") == 3
+
+
+def test_script_that_refuses_its_arguments_is_not_started_again(play: Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    source = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--steps')\nparser.parse_args()\n"
+    outcome = play(source, 'restart = "always"\n[jobs]\nworker = 2\n', "--step size", "3")
+    assert outcome.status == 1 and outcome.cluster.now == 0.0
+    assert capsys.readouterr().err.count("unrecognized arguments: --step size 3") == 1
+    assert outcome.errors()[-1].endswith("script.py refuses its arguments: '--step size' 3. What it says about them stands above.")
