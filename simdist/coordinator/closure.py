@@ -155,9 +155,10 @@ class Closure:
         return linked
 
     def _has_run_out(self, worker: Worker) -> OutOfRangeError:
+        empty = " Where its share has no rows at all (there may be more workers than rows), repeat() does not help: give each worker some."
         return OutOfRangeError(
             f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. Schedule "
-            "fewer steps, or end the dataset with .repeat()."
+            f"fewer steps, or end the dataset with .repeat().{'' if worker.steps else empty}"
         )
 
     def linked(self, call: StepCall, worker: str) -> LinkedStep:
