@@ -7,7 +7,7 @@
     ring.py ...            all-reduce: ring, recursive doubling, Rabenseifner, binomial, double tree, hierarchical copy,
                            reduction to one; folding.py for numbers of ranks that are no power of two
     reduce_scatter.py ...  the other collectives: reduce-scatter, all-gather, broadcast, all-to-all
-    choose.py              the default algorithm of an all-reduce
+    choose.py              the default algorithm of an all-reduce; in_racks.py where uplinks are shared
     bus_bandwidth.py       how well the network was used
     packing.py             many small tensors in a few collectives
     compression.py ...     fewer bytes: fp16, top-k, 1-bit, PowerSGD

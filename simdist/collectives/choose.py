@@ -15,7 +15,8 @@ same formulas.
 
 On several hosts with more than one rank each, the ranks of a host share its port. Then steps are counted one by one: a step
 lasts as long as its slowest message, and messages on one port share it. Ranks are on the hosts in their order, the same
-number on each; the last host may have fewer. Nothing here knows what else the network has to do.
+number on each; the last host may have fewer. Nothing here knows what else the network has to do. Between racks
+`simdist.collectives.in_racks` predicts.
 
 Invariant: the same arguments give the same algorithm; of equally fast ones the first in the list.
 

@@ -12,9 +12,10 @@ from typing import Any
 from simdist.arguments import END_S, number, whole_number, word_of
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from simdist.collectives.base import Algorithm, Schedule, Transfer
-from simdist.collectives.choose import choose
+from simdist.collectives.choose import CANDIDATES, choose
+from simdist.collectives.in_racks import RackFigures, seconds_in_racks
 from simdist.errors import InvalidArgumentError, did_you_mean
-from simdist.hardware import FlatSwitch
+from simdist.hardware import FlatSwitch, Racks
 from simdist.program.collective import Collective
 from simdist.runtime.base import Engine
 from simdist.runtime.replicas import CollectivePlan
@@ -191,16 +192,34 @@ class GroupCommunication:
         inside = self.engine.path_figures(first[0], first[-1]) if len(first) > 1 else (None, None)
         between = self.engine.path_figures(next(iter(hosts)), list(hosts)[-1]) if len(hosts) > 1 else inside
         nccl = options.implementation is CommunicationImplementation.NCCL
+        kind = "gpu" if nccl else kinds.pop() if len(kinds) == 1 else "mixed"
+        topology = self.engine.network.topology
+        if isinstance(topology, Racks):
+            positions = self._positions(devices, topology)
+            if len({rack for _, rack in positions}) > 1:
+                figures = self._rack_figures(topology, inside)
+                return min(CANDIDATES[kind], key=lambda algorithm: seconds_in_racks(algorithm, size_bytes, positions, figures))
         return choose(
             len(devices),
             size_bytes,
             between[0] or 0.0,
             between[1] or float("inf"),
             ranks_per_host=len(first) if len(hosts) > 1 else 1,
-            device_kind="gpu" if nccl else kinds.pop() if len(kinds) == 1 else "mixed",
+            device_kind=kind,
             intra_host_latency_s=inside[0],
             intra_host_bandwidth_bytes_per_s=inside[1],
         )
+
+    def _positions(self, devices: tuple[str, ...], racks: Racks) -> list[tuple[int, int]]:
+        """The host and the rack of each device."""
+        hosts = {name: number for number, name in enumerate(self.engine.task_names)}
+        numbers = [hosts[device.partition("/")[0]] for device in devices]
+        return [(number, number // racks.tasks_per_rack) for number in numbers]
+
+    def _rack_figures(self, racks: Racks, inside: tuple[float | None, float | None]) -> RackFigures:
+        network = self.engine.network
+        up = next(link for link in racks.links(["host"], network.bandwidth, network.latency) if link.name == "rack:0/up")
+        return RackFigures(network.latency, network.bandwidth, up.bandwidth, up.latency, inside[0] or 0.0, inside[1] or float("inf"))
 
 
 USUAL = {"all_gather": ALL_GATHER["ring"], "broadcast": BROADCAST["binomial"], "reduce_scatter": REDUCE_SCATTER["ring"]}
