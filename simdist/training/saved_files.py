@@ -4,6 +4,9 @@
 The files are Keras' own, so plain Keras opens them without simdist. The values of other tasks travel to the task of the program, or to the
 one on whose disk the path lies, and that disk takes its time, before the file gets its name.
 
+Not in a file: the draws of random numbers. A model that is loaded draws other masks of dropout than the run that went on would have, as in
+plain Keras; a checkpoint keeps the draws.
+
 Taught in lesson 09.
 """
 
