@@ -270,7 +270,7 @@ def kept_bytecode() -> Iterator[None]:
     if not forbidden or os.environ.get(BYTECODE):
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="simdist-bytecode-") as folder:
+    with tempfile.TemporaryDirectory(prefix="simdist-bytecode-", ignore_cleanup_errors=True) as folder:
         del os.environ[NO_BYTECODE]
         os.environ[BYTECODE] = folder
         try:
