@@ -1,7 +1,8 @@
 """Whose each variable of a Keras optimizer is: the trained variable of a slot, and where that stands in the model.
 
-An optimizer keeps the slots of one kind in a list, or a dict, that has one for each variable that it was built for, in this order; Keras
-asks it for them by the number of the variable. That holds for one's own optimizers as well.
+Keras begins the name of a slot with the path of the variable that it was made for, however the optimizer keeps it: one's own may have
+tuples, or dicts of dicts. Where several variables have one path, or a slot has another name, the list counts in which it is kept, or the
+dict, that has one for each variable that the optimizer was built for, in this order.
 
 Taught in lesson 09.
 """
@@ -15,7 +16,7 @@ from weakref import ref
 import keras
 
 from simdist.program.saved_parts import SlotOf
-from simdist.variables.keras_objects import BOOKKEEPING, KerasOptimizer, core_of, holds_optimizers, trained_variables
+from simdist.variables.keras_objects import BOOKKEEPING, KerasOptimizer, KerasVariable, core_of, holds_optimizers, trained_variables
 from simdist.variables.optimizer_rule import OptimizerRule
 
 __all__ = ["note_model", "slots_of"]
@@ -48,6 +49,9 @@ def slots_of(optimizer: KerasOptimizer, positions_in: Positions) -> list[SlotOf]
         found = [SlotOf(base + number, ours[number], positions.get(id(one), "")) for number, one in enumerate(trained)]
         for slots in _for_each(part, len(trained)):
             owners |= {id(slot): owner for slot, owner in zip(slots, found, strict=True) if slot is not None}
+        numbers = _by_beginning(trained)
+        named = [(slot, _number_in(numbers, slot.name)) for slot in part.variables]
+        owners |= {id(slot): found[number] for slot, number in named if number is not None}
     return [owners.get(id(variable), SlotOf()) for variable in optimizer.variables]
 
 
@@ -63,3 +67,22 @@ def _for_each(optimizer: KerasOptimizer, count: int) -> list[Sequence[object]]:
         if name not in BOOKKEEPING and isinstance(items, list) and len(cast("list[object]", items)) == count:
             kept.append(cast("list[object]", items))
     return [items for items in kept if all(one is None or isinstance(one, keras.Variable) for one in items)]
+
+
+def _by_beginning(trained: Sequence[KerasVariable]) -> dict[str, int | None]:
+    """The numbers of variables by how the names of their slots begin; None where several have one path."""
+    found: dict[str, int | None] = {}
+    for number, variable in enumerate(trained):
+        beginning = variable.path.replace("/", "_")
+        found[beginning] = None if beginning in found else number
+    return found
+
+
+def _number_in(numbers: Mapping[str, int | None], name: str) -> int | None:
+    """The number of the variable that a slot was made for, by its name; None where that does not tell it."""
+    beginning = name
+    while beginning:
+        beginning = beginning.rpartition("_")[0]
+        if beginning in numbers:
+            return numbers[beginning]
+    return None

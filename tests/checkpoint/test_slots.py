@@ -145,3 +145,73 @@ def test_a_variable_of_the_program_is_no_slot_whatever_its_name(tmp_path: Path) 
     found["c"].assign(0.0)
     sd.Checkpoint(**found).restore(path).assert_consumed()
     assert float(found["c"].numpy()) == 3.0
+
+
+KINDS = ("slow", "fast")
+
+
+def two(slots: Any, key: Any) -> Any:
+    return [kind[key] for kind in slots]
+
+
+# What the optimizer keeps of its variables, by attribute; and the two slots of a variable with a path and a number.
+KEPT: dict[str, tuple[Any, Any]] = {
+    "pairs": (
+        lambda every, add: {"slots": [(add(one, "slow"), add(one, "fast")) for one in every]},
+        lambda kept, _, number: kept.slots[number],
+    ),
+    "tuples": (
+        lambda every, add: {kind: tuple([add(one, kind) for one in every]) for kind in KINDS},
+        lambda kept, _, n: two((kept.slow, kept.fast), n),
+    ),
+    "dicts": (
+        lambda every, add: {"slots": {one.path: {kind: add(one, kind) for kind in KINDS} for one in every}},
+        lambda kept, path, _: kept.slots[path].values(),
+    ),
+    "lists in a dict": (
+        lambda every, add: {"slots": {kind: [add(one, kind) for one in every] for kind in KINDS}},
+        lambda kept, _, number: two(kept.slots.values(), number),
+    ),
+    "in another order": (
+        lambda every, add: {kind: {one.path: add(one, kind) for one in reversed(every)} for kind in KINDS},
+        lambda kept, path, _: two((kept.slow, kept.fast), path),
+    ),
+}
+
+
+class Momenta(keras.optimizers.Optimizer):
+    """Slow and fast momentum, which it keeps as `KEPT` says."""
+
+    def __init__(self, kept: str, learning_rate: float = 0.1) -> None:
+        super().__init__(learning_rate)
+        self.kept = kept
+
+    def get_config(self) -> dict[str, Any]:
+        return {"kept": self.kept}
+
+    def build(self, variables: Any) -> None:
+        if not self.built:
+            super().build(variables)
+            for name, value in KEPT[self.kept][0](variables, self.add_variable_from_reference).items():
+                setattr(self, name, value)
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        slow, fast = KEPT[self.kept][1](self, variable.path, self._get_variable_index(variable))
+        self.assign(slow, slow * 0.9 + gradient)
+        self.assign(fast, fast * 0.5 + gradient)
+        self.assign_sub(variable, learning_rate * (slow + fast))
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", ""), ("", "a")])
+@pytest.mark.parametrize("kept", KEPT)
+def test_slots_of_an_optimizer_of_ones_own_go_to_their_variables_however_it_keeps_them(
+    kept: str, first: str, second: str, tmp_path: Path
+) -> None:
+    saved = built(sd.OneDeviceStrategy(), first, True, Momenta(kept))
+    model = built(sd.OneDeviceStrategy(), second, False, Momenta(kept))
+    sd.Checkpoint(model=model).restore(sd.Checkpoint(model=saved).save(tmp_path / "ckpt")).expect_partial()
+    model.optimizer.build(model.trainable_variables)
+    expected, found = slots_of(saved), slots_of(model)
+    assert len(found) == 2 * len(model.trainable_variables)
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected.get(name, np.zeros((6, 6))))
