@@ -106,11 +106,12 @@ class Served:
 
         Args:
             tasks: the servers that are called.
-            began_s: when they were called first.
+            began_s: when they were called first; the time before one of them was started again does not count.
             now: the present second.
             pause_s: between two calls of servers that may be there.
         """
-        if now - began_s <= REPEAT_FOR_S or self.is_restoring(tasks):
+        waits_since_s = max([began_s, *[task.process.began_s for task in tasks]])
+        if now - waits_since_s <= REPEAT_FOR_S or self.is_restoring(tasks):
             return pause_s
         plans = [] if self.serving.recovery == "raise" else [task.restart_plan for task in tasks if not task.alive]
         back_s = [plan.at_s for plan in plans if plan is not None]

@@ -47,6 +47,16 @@ def test_a_copy_that_fails_at_a_late_restart_is_tried_again() -> None:
     assert result.bits() == undisturbed().bits()
 
 
+@pytest.mark.parametrize("options", MODES[:2], ids=lambda options: options["mode"])
+def test_the_wait_for_one_server_leaves_others_their_time_to_answer(options: dict[str, Any]) -> None:
+    def plan(cluster: sd.Cluster) -> None:
+        cluster.faults.crash("ps:0", at=0.05, restart_after=AWAY_S)  # when there is a snapshot
+        cluster.faults.pause("ps:1", at=AWAY_S - 10.0, until=AWAY_S + 60.0)
+
+    result = trained(600, plan, recovery="checkpoint", **options)
+    assert AWAY_S + 60.0 < result.cluster.now < AWAY_S + 62.0
+
+
 def test_a_server_behind_a_partition_is_given_up() -> None:
     with pytest.raises(TimedOutError, match="ps:1 did not answer chief:0"):
         trained(CLOSURES, lambda cluster: cluster.faults.partition("chief:0", "ps:1", at=0.003), recovery="replica", mode="sync")
