@@ -30,6 +30,8 @@ from simdist.strategies.synchronous.replicas import DrivenReplicas, LaunchedRepl
 
 __all__ = ["MultiWorkerMirroredStrategy"]
 
+MOST_REPLICAS = 1_000_000  # as many as a cluster has tasks
+
 
 class MultiWorkerMirroredStrategy(SynchronousStrategy):
     """Synchronous training on several workers.
@@ -87,6 +89,11 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         workers = _workers(spec) or [self.default_device]
         if self.devices_per_worker == 1:
             return workers
+        if len(workers) * self.devices_per_worker > MOST_REPLICAS:
+            raise InvalidArgumentError(
+                f"devices_per_worker={self.devices_per_worker} on each of {len(workers)} workers are more than {MOST_REPLICAS:,} replicas, "
+                "and each takes memory of this machine. Give fewer."
+            )
         return [f"{worker}/gpu:{device}" for worker in workers for device in range(self.devices_per_worker)]
 
 

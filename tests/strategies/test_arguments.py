@@ -182,3 +182,8 @@ def test_a_list_of_batches_is_distributed() -> None:
 def test_more_devices_than_memory_holds_are_refused_before_one_is_made(make: Callable[[], object]) -> None:
     with pytest.raises(InvalidArgumentError, match="=1000000000 is more than 100,000"):
         make()
+
+
+def test_more_replicas_on_all_workers_than_memory_holds_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="devices_per_worker=100000 on each of 300 workers are more than 1,000,000 replicas"):
+        sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 300}), devices_per_worker=100_000)
