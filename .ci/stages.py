@@ -41,7 +41,10 @@ BROWSER = "browser and not exhaustive"
 # The folders with the longest files come first, so that no worker has such a file left when the other ends.
 GROUPS = {
     "tests of training": ("tests/strategies", "tests/docs", "tests/training", "tests/estimator"),
-    "tests of bits": tuple(f"tests/{name}" for name in ("properties", "ledger", "program", "collectives", "golden", "notebooks")),
+    "tests of bits": (
+        *(f"tests/{name}" for name in ("properties", "ledger", "program", "collectives", "golden", "notebooks")),
+        "tests/training/test_copies.py",
+    ),
 }
 # Where nothing is compiled yet, XLA takes half of the time of the tests; with these options it takes a sixth of that. The numbers are
 # the same but for last bits; tests that compare bits of plans, loops and kernels have what users have. (With fused multiply-adds, which
@@ -94,8 +97,8 @@ def python_tests(group: str | None = None) -> list[Command]:
     """The tests of a group; of none: all tests that no other stage has."""
     folders = GROUPS.get(group or "", ())
     env = {} if group == COMPILED_AS_FOR_USERS else quick_compilation()
-    others = ["tests/browser", *(folder for group in GROUPS.values() for folder in group)]
-    chosen = list(folders) or [f"--ignore={folder}" for folder in others]
+    others = ["tests/browser", *(path for name, paths in GROUPS.items() if name != group for path in paths)]
+    chosen = [*folders, *(f"--ignore={path}" for path in others if not folders or any(path.startswith(f"{folder}/") for folder in folders))]
     # nbval is for notebooks, and its imports cost each process two seconds
     return [Command([*PYTEST, "-p", "no:nbval", *PARALLEL, "-m", "not browser and not exhaustive", "--durations=5", *chosen], env=env)]
 

@@ -90,10 +90,16 @@ def test_nbval_leaves_out_only_lessons_that_the_browser_compares(
 
 
 def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any) -> None:
-    groups = [folder for folders in stages.GROUPS.values() for folder in folders]
-    assert all((CI.parent / folder).is_dir() for folder in groups) and len(set(groups)) == len(groups)
+    groups = [path for paths in stages.GROUPS.values() for path in paths]
+    assert all((CI.parent / path).exists() for path in groups) and len(set(groups)) == len(groups)
     (rest,) = stages.python_tests()
     assert [word.removeprefix("--ignore=") for word in rest.line if word.startswith("--ignore=")] == ["tests/browser", *groups]
+
+
+def test_a_file_of_another_group_is_left_out_of_its_folder(stages: Any) -> None:
+    (training,), (bits,) = stages.python_tests("tests of training"), stages.python_tests("tests of bits")
+    assert [word for word in training.line if word.startswith("--ignore=")] == ["--ignore=tests/training/test_copies.py"]
+    assert "tests/training/test_copies.py" in bits.line and not any(word.startswith("--ignore=") for word in bits.line)
 
 
 @pytest.mark.parametrize(("options", "is_quick"), [("--xla_backend_optimization_level=1", True), ("--no_such_option=1", False)])

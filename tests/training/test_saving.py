@@ -150,5 +150,5 @@ def test_a_model_made_outside_of_layers_made_inside_says_where_to_make_it() -> N
     with sd.OneDeviceStrategy().scope():
         inside = functional(keras)
     outside = keras.Model(inside.inputs, inside.layers[1].output)
-    with pytest.raises(sd.errors.FailedPreconditionError, match="Make the model inside the scope"):
+    with pytest.raises(sd.errors.FailedPreconditionError, match="Make and compile the model inside the scope"):
         outside.predict(X, verbose=0)
