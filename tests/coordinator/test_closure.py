@@ -37,6 +37,10 @@ def weights(strategy: sd.ParameterServerStrategy) -> sd.Variable:
         return sd.Variable(np.ones(3, np.float32), name="weights")
 
 
+def no_step(step: object) -> Any:
+    raise AssertionError(f"{step} was taken by a function that calls no step")
+
+
 def closure_of(strategy: sd.ParameterServerStrategy, fn: object, *args: object, key: str | None = "key") -> Closure:
     assert callable(fn)
     return Closure(strategy, fn, args, {}, Result(strategy.engine, 7), key=key)
@@ -93,9 +97,9 @@ def test_a_dataset_that_has_run_out_is_an_error_that_names_the_worker(strategy: 
 def test_a_dataset_that_has_run_out_in_a_plain_function_is_the_same_error(strategy: sd.ParameterServerStrategy) -> None:
     dataset = iter(sd.ClusterCoordinator(strategy).create_per_worker_dataset(lambda: sd.Dataset.range(2).batch(2)))
     closure, worker = closure_of(strategy, lambda iterator: int(next(iterator).sum()), dataset), Worker("worker:1")
-    assert closure.run(worker) == 1
+    assert closure.run(worker, no_step) == 1
     with pytest.raises(OutOfRangeError, match=r"The dataset of worker:1 has run out"):
-        closure.run(worker)
+        closure.run(worker, no_step)
     assert running_closure.get() is None
 
 
@@ -107,7 +111,7 @@ def test_a_closure_whose_own_iterator_has_ended_is_not_told_of_its_dataset(strat
     dataset = iter(sd.ClusterCoordinator(strategy).create_per_worker_dataset(lambda: sd.Dataset.range(2).batch(2)))
     closure, worker = closure_of(strategy, sd.function(first_of_none) if is_step else first_of_none, dataset), Worker("worker:1")
     with pytest.raises(InvalidArgumentError, match=r"first_of_none raised StopIteration\(\), which is not the end of a dataset") as raised:
-        closure.link(worker, closure.bind(worker)) if is_step else closure.run(worker)
+        closure.link(worker, closure.bind(worker)) if is_step else closure.run(worker, no_step)
     assert isinstance(raised.value.__cause__, StopIteration)
     assert running_closure.get() is None
 
@@ -118,7 +122,7 @@ def test_a_closure_is_tried_again_a_limited_number_of_times(strategy: sd.Paramet
 
 
 def test_code_of_users_is_called_in_its_closure_and_in_none_afterwards(strategy: sd.ParameterServerStrategy) -> None:
-    plain = closure_of(strategy, running_closure.get).run(Worker("worker:1"))
+    plain = closure_of(strategy, running_closure.get).run(Worker("worker:1"), no_step)
     assert plain is not None
     assert (plain.number, plain.worker, plain.strategy) == (7, "worker:1", strategy)  # pyright: ignore[reportAttributeAccessIssue]
     seen: list[object] = []
@@ -126,7 +130,7 @@ def test_code_of_users_is_called_in_its_closure_and_in_none_afterwards(strategy:
     traced.link(Worker(), traced.bind(Worker()))
     assert seen != [None]
     with pytest.raises(ZeroDivisionError):
-        closure_of(strategy, lambda: 1 / 0).run(Worker())
+        closure_of(strategy, lambda: 1 / 0).run(Worker(), no_step)
     assert running_closure.get() is None
 
 

@@ -78,14 +78,22 @@ def test_without_any_strategy_it_runs_where_the_variables_are() -> None:
     assert float(value) == 9.0
 
 
-def test_in_a_plain_function_that_was_scheduled_it_is_refused() -> None:
-    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+def test_in_a_plain_function_that_was_scheduled_it_is_a_step_of_the_closure() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}))
     with strategy.scope():
-        variable = sd.Variable(1.0)
+        variable, sums = sd.Variable(3.0), sd.Variable(0.0)
+
+    def plain() -> tuple[float, float]:
+        value, (gradient,) = sd.value_and_grad(lambda: variable.value**2, [variable])()
+        sums.assign_add(gradient)
+        return float(value), float(gradient)
+
     coordinator = sd.ClusterCoordinator(strategy)
-    coordinator.schedule(lambda: sd.value_and_grad(lambda: variable.value, [variable])())
-    with pytest.raises(FailedPreconditionError, match=r"value_and_grad needs a step, .* Put what was scheduled under @sd.function"):
-        coordinator.join()
+    results = [coordinator.schedule(plain) for _ in range(3)]
+    coordinator.join()
+    assert [result.fetch() for result in results] == [(9.0, 6.0)] * 3
+    assert float(sums.numpy()) == 18.0
+    assert len(strategy.cluster.trace.spans.where(category="compute")) == 3
 
 
 def test_where_only_time_is_simulated_it_has_no_value() -> None:
