@@ -42,7 +42,7 @@ BROWSER = "browser and not exhaustive"
 GROUPS = {
     "tests of training": ("tests/strategies", "tests/docs", "tests/training", "tests/estimator"),
     "tests of bits": (
-        *(f"tests/{name}" for name in ("properties", "ledger", "program", "collectives", "golden", "notebooks")),
+        *(f"tests/{name}" for name in ("properties", "ledger", "program", "collectives", "golden")),
         "tests/training/test_copies.py",
     ),
 }
