@@ -50,8 +50,9 @@ GROUPS = {
 # the same but for last bits; tests that compare bits of plans, loops and kernels have what users have. (With fused multiply-adds, which
 # AVX has not, a step that is compiled without any optimisation has other last bits in a replay than by itself.)
 COMPILED_AS_FOR_USERS = "tests of bits"
-LEVEL = "0 --xla_cpu_max_isa=AVX" if platform.machine() in ("x86_64", "AMD64") else "1"
-QUICKLY_COMPILED = f"--xla_backend_optimization_level={LEVEL} --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+IS_X86 = platform.machine() in ("x86_64", "AMD64")
+LEVEL = "--xla_backend_optimization_level=0 --xla_cpu_max_isa=AVX" if IS_X86 else "--xla_backend_optimization_level=1"
+QUICKLY_COMPILED = f"{LEVEL} --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 LESSONS_IN_BROWSER = "tests/browser/test_lab.py"
 EACH_WIDGET = ROOT / "tests" / "browser" / "each_widget.py"  # names the lessons that run there
 NO_BYTECODE, BYTECODE = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"

@@ -137,11 +137,8 @@ class kept_state:
     def __enter__(self) -> None:
         config, keras = cast(Any, sys.modules.get(JAX_CONFIG)), cast(Any, sys.modules.get(KERAS_STATE))
         core = cast(Any, sys.modules.get(JAX_TRACE[0]))
-        states = (
-            []
-            if config is None
-            else [*config.config_states.values(), *(getattr(core, name) for name in JAX_TRACE[1] if hasattr(core, name))]
-        )
+        states = [] if config is None else list(config.config_states.values())
+        states += [getattr(core, name) for name in JAX_TRACE[1] if hasattr(core, name)]
         self._jax = [(state, state.get_local()) for state in states]
         self._keras = None if keras is None else vars(keras.GLOBAL_STATE_TRACKER)
         self._names = {name: _copied(value) for name, value in (self._keras or {}).items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from simdist.checkpoint.disk_waits import wait_for_disk
 from simdist.checkpoint.mains import Mains
 from simdist.runtime.base import Engine
 from simdist.variables.variable import Variable
@@ -33,24 +34,11 @@ def bring(mains: Mains, path: Path, size_bytes: int, variables: Sequence[Variabl
     if engine is None:
         return
     keeper = engine.directories.task_of(path, task)
-    _read(engine, keeper, path, size_bytes)
+    wait_for_disk(engine, f"{path.name} to be read", lambda ended: engine.disk(keeper).read(str(path), size_bytes, ended))
     if keeper != task:
         _copy(engine, keeper, task, path, size_bytes)
     for holder, sent_bytes in mains.sent_to(variables).items():
         _copy(engine, task, holder, path, sent_bytes)
-
-
-def _read(engine: Engine, keeper: str, path: Path, size_bytes: int) -> None:
-    over, errors = engine.promise(), list[BaseException]()
-
-    def ended(error: BaseException | None) -> None:
-        errors.extend([] if error is None else [error])
-        over.open()
-
-    engine.disk(keeper).read(str(path), size_bytes, ended)
-    over.wait(f"{path.name} to be read")
-    if errors:
-        raise errors[0]
 
 
 def _copy(engine: Engine, source: str, target: str, path: Path, size_bytes: int) -> None:

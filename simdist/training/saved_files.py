@@ -19,6 +19,7 @@ from pathlib import Path
 
 import keras
 
+from simdist.checkpoint.disk_waits import wait_for_disk
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.reading import bring
 from simdist.strategies.base import Strategy
@@ -83,16 +84,8 @@ def require_holders(model: keras.Model, with_optimizer: bool) -> None:
 
 def _write(model: keras.Model, strategy: Strategy, path: str) -> None:
     engine, parts = strategy.engine, Mains([strategy]).held_by(_saved(model))
-    over, errors = engine.promise(), list[BaseException]()
-
-    def ended(error: BaseException | None) -> None:
-        errors.extend([] if error is None else [error])
-        over.open()
-
-    engine.disk(engine.directories.task_of(path, strategy.program_task)).write(path, sum(parts.values()), ended, parts)
-    over.wait(f"{Path(path).name} to be written")
-    if errors:
-        raise errors[0]
+    disk, size_bytes = engine.disk(engine.directories.task_of(path, strategy.program_task)), sum(parts.values())
+    wait_for_disk(engine, f"{Path(path).name} to be written", lambda ended: disk.write(path, size_bytes, ended, parts))
 
 
 def _read(model: keras.Model, strategy: Strategy, path: str) -> None:
