@@ -23,7 +23,7 @@ from simdist.checkpoint import (
 from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver, TPUClusterResolver
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
-from simdist.data import AutoShardPolicy, Dataset, Options
+from simdist.data import ArraySpec, AutoShardPolicy, Dataset, Options
 from simdist.debugging import debug
 from simdist.faults.plan import FaultPlan
 from simdist.input import DatasetCreator, InputContext, InputOptions, InputReplicationMode
@@ -87,6 +87,7 @@ _late_libraries["keras"] = _know_keras
 
 # Sorted: classes first, then functions and modules.
 __all__ = [
+    "ArraySpec",
     "AutoShardPolicy",
     "CentralStorageStrategy",
     "Checkpoint",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from simdist.data.known_code import is_library
+from simdist.data.known_code import is_library, module_of
 from simdist.data.putting_back import MISSING
 
 __all__ = ["CONTAINERS", "dict_of", "entries_of", "implied_members", "slots_of"]
@@ -59,7 +59,7 @@ def slots_of(part: object) -> dict[str, object]:
     """The attributes of an object that its classes keep in slots."""
     found: dict[str, object] = {}
     for base in type(part).__mro__:
-        for name, slot in vars(base).items() if not is_library(base.__module__) else ():
+        for name, slot in vars(base).items() if not is_library(module_of(base)) else ():
             if isinstance(slot, types.MemberDescriptorType):
                 try:
                     found[name] = slot.__get__(part)

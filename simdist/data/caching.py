@@ -16,7 +16,7 @@ from simdist.data.reorder import Shuffle
 from simdist.data.seeds import COMMON_SEED
 from simdist.data.streams import Pull
 
-__all__ = ["Cache", "cached_shuffles_of", "give_common_seeds", "shuffles_of"]
+__all__ = ["Cache", "cached_shuffles_of", "for_one_pass", "give_common_seeds", "new_pass", "shuffles_of"]
 
 
 class Cache(Reorder):
@@ -52,12 +52,12 @@ class Cache(Reorder):
                     raise
             chunk = kept.elements[at : min(at + limit, kept.length)]
             at += len(chunk)
-            return _for_one_pass(chunk)
+            return for_one_pass(chunk)
 
         return pull
 
 
-def _for_one_pass(chunk: Array) -> Array:
+def for_one_pass(chunk: Array) -> Array:
     """Remembered elements, with arrays of which the remembered ones know nothing."""
     if chunk.dtype != object:
         return chunk
@@ -128,3 +128,12 @@ def give_common_seeds(node: Node) -> None:
     for shuffle in (*shuffles_of(node), *cached_shuffles_of(node)):
         if shuffle.draws_seed:
             shuffle.seed = COMMON_SEED
+
+
+def new_pass(node: Node) -> Pass:
+    """The next pass over a pipeline, which counts as an iteration of its shuffles."""
+    bases: dict[Node, int] = {}
+    for shuffle in shuffles_of(node):
+        bases[shuffle] = shuffle.iterations
+        shuffle.iterations += 1
+    return Pass(bases)

@@ -5,15 +5,19 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Self
 
 import numpy as np
 
-from simdist.arguments import flag
+from simdist.arguments import flag, optional_flag, whole_number
 from simdist.data import joining, reorder
+from simdist.data.choosing import Choose, Sample
 from simdist.data.files import FileNames, FileReader, FromFiles, Paths, lines_of
-from simdist.data.leaves import Element, Tree, as_leaf, flatten, tree_flatten
+from simdist.data.folding import Scan
+from simdist.data.generators import FromGenerator, signature_of
+from simdist.data.leaves import Element, Tree, as_leaf, flatten, structure_of, tree_flatten, unflatten
 from simdist.data.nodes import Node
 from simdist.data.options import Options
 from simdist.data.pipeline import Pipeline
@@ -110,6 +114,121 @@ class DatasetCreation(Pipeline):
         return cls(FromIterable(iterable))
 
     @classmethod
+    def from_generator(
+        cls,
+        generator: Callable[..., Iterable[Element]],
+        output_types: Tree = None,
+        output_shapes: Tree = None,
+        args: Sequence[Element] = (),
+        output_signature: Tree = None,
+    ) -> Self:
+        """The elements that a generator function gives, each checked against a signature.
+
+        Args:
+            generator: returns an iterable; it is called for each pass.
+            output_types: not here; see `output_signature`.
+            output_shapes: not here; see `output_signature`.
+            args: arrays and numbers with which the function is called.
+            output_signature: nested specs, for example ``sd.ArraySpec((None, 10), "float32")``, whose None is an axis that varies; numbers
+                get its dtype where that changes none of them. None: the first element tells, as of `from_iterable`.
+
+        Raises:
+            InvalidArgumentError: an element does not fit the signature, when it is met.
+
+        Example:
+            >>> from simdist.data import ArraySpec, Dataset
+            >>> def numbers(count):
+            ...     yield from range(int(count))
+            >>> list(Dataset.from_generator(numbers, args=(2,), output_signature=ArraySpec((), "float32")))
+            [array(0., dtype=float32), array(1., dtype=float32)]
+        """
+        if output_types is not None or output_shapes is not None:
+            raise InvalidArgumentError(
+                "from_generator was given output_types or output_shapes; expected output_signature, nested specs such as "
+                "sd.ArraySpec((None, 10), 'float32')"
+            )
+        if not callable(generator):
+            raise TypeError(
+                f"from_generator was given {type(generator).__name__}; expected a function that returns an iterable; use from_iterable for "
+                "an iterable itself"
+            )
+        given = arguments_of(args)
+        if output_signature is None:
+            return cls(FromIterable(partial(generator, *given)))
+        return cls(FromGenerator(generator, given, signature_of(output_signature)))
+
+    @classmethod
+    def counter(cls, start: int = 0, step: int = 1) -> Self:
+        """Integers without an end, from `start` on.
+
+        Example:
+            >>> from simdist.data import Dataset
+            >>> [int(x) for x in Dataset.counter(2, 3).take(3)]
+            [2, 5, 8]
+        """
+        first, size = whole_number(start, "start"), whole_number(step, "step")
+        blank = FromTable(Table.from_leaves([np.zeros(1, np.int32)], structure_of(0)), "Dataset.counter()")
+        return cls(Scan(reorder.Repeat(blank, None), first, lambda number, _: (number + size, number)))
+
+    @classmethod
+    def choose_from_datasets(cls, datasets: Sequence[Pipeline], choice_dataset: Pipeline, stop_on_empty_dataset: bool = True) -> Self:
+        """Elements of several datasets, in the order that a dataset of their numbers says.
+
+        Args:
+            datasets: with elements of one structure, and equal dtypes.
+            choice_dataset: integers from 0 to the number of datasets, less one.
+            stop_on_empty_dataset: end where a dataset is chosen that has no more elements; False passes it over.
+
+        Raises:
+            InvalidArgumentError: no datasets, or elements that differ; a number of none of them, when it is met.
+
+        Example:
+            >>> from simdist.data import Dataset
+            >>> low, high = Dataset.range(3), Dataset.range(10, 13)
+            >>> [int(x) for x in Dataset.choose_from_datasets([low, high], Dataset.from_tensor_slices([1, 0, 1]))]
+            [10, 0, 11]
+        """
+        nodes, options = nodes_of(datasets, "choose_from_datasets")
+        (choices,), _ = nodes_of([choice_dataset], "choose_from_datasets")
+        stops = flag(stop_on_empty_dataset, "stop_on_empty_dataset")
+        return cls(Choose(tuple(nodes), choices, stops), options)
+
+    @classmethod
+    def sample_from_datasets(
+        cls,
+        datasets: Sequence[Pipeline],
+        weights: Sequence[float] | None = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Self:
+        """Elements of several datasets by chance; the same choices in each pass.
+
+        Args:
+            datasets: with elements of one structure, and equal dtypes.
+            weights: a number from 0 for each of them, not all 0; None is the same for all.
+            seed: of the choices; None is 0.
+            stop_on_empty_dataset: end where a dataset is chosen that has no more elements; False goes on with the others.
+            rerandomize_each_iteration: False or None; other choices in each pass are not here.
+
+        Raises:
+            InvalidArgumentError: no datasets, elements that differ, or weights that are none.
+
+        Example:
+            >>> from simdist.data import Dataset
+            >>> mixed = Dataset.sample_from_datasets([Dataset.range(3), Dataset.range(10, 13)], seed=1)
+            >>> sorted(int(x) for x in mixed)
+            [0, 1, 2, 10, 11, 12]
+        """
+        if optional_flag(rerandomize_each_iteration, "rerandomize_each_iteration"):
+            raise InvalidArgumentError(
+                "sample_from_datasets was given rerandomize_each_iteration=True; expected False: the choices are the same in each pass; "
+                "shuffle the result for another order"
+            )
+        nodes, options = nodes_of(datasets, "sample_from_datasets")
+        return cls(Sample(tuple(nodes), weights, seed, flag(stop_on_empty_dataset, "stop_on_empty_dataset")), options)
+
+    @classmethod
     def list_files(cls, file_pattern: Paths, shuffle: bool = True, seed: int | None = None) -> Self:
         """The names of files, one string per element.
 
@@ -165,13 +284,32 @@ class DatasetCreation(Pipeline):
         """
         given = datasets[0] if len(datasets) == 1 else datasets
         leaves, outer = tree_flatten(given)
-        if not leaves:
-            raise InvalidArgumentError("zip was given no datasets; expected a tuple or dict of at least one")
-        nodes: list[Node] = []
-        options = Options()
-        for leaf in leaves:
-            if not isinstance(leaf, Pipeline):
-                raise TypeError(f"zip was given {type(leaf).__name__}; expected datasets; wrap it in from_tensor_slices")
-            nodes.append(leaf.node)
-            options = options.merge(leaf.options())
+        nodes, options = nodes_of(leaves, "zip")
         return cls(joining.Zip(tuple(nodes), outer), options)
+
+
+def arguments_of(values: Sequence[Element]) -> tuple[Element, ...]:
+    """Arguments of a function of the user: nested arrays, and scalars where they have no axes."""
+    if not values:
+        return ()
+    leaves, structure = flatten(tuple(values), "args")
+    return unflatten(structure, [leaf if leaf.ndim else leaf[()] for leaf in leaves])
+
+
+def nodes_of(datasets: Sequence[Pipeline], name: str) -> tuple[list[Node], Options]:
+    """The last steps of some datasets, and the options of all of them.
+
+    Raises:
+        TypeError: something is no dataset.
+        InvalidArgumentError: there are none.
+    """
+    if not datasets:
+        raise InvalidArgumentError(f"{name} was given no datasets; expected at least one")
+    nodes: list[Node] = []
+    options = Options()
+    for dataset in datasets:
+        if not isinstance(dataset, Pipeline):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name} was given {type(dataset).__name__}; expected datasets; wrap it in from_tensor_slices")
+        nodes.append(dataset.node)
+        options = options.merge(dataset.options())
+    return nodes, options

@@ -12,26 +12,23 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from simdist.arguments import flag, optional_flag, whole_number
+from simdist.arguments import flag, optional_flag
 from simdist.data import grouping, joining, reorder
 from simdist.data.caching import Cache
-from simdist.data.creation import DatasetCreation
 from simdist.data.functions import Filter, Map
+from simdist.data.further_steps import FurtherSteps
+from simdist.data.hints import AUTOTUNE, require_hints
 from simdist.data.leaves import ElementFunction, Tree
-from simdist.data.nodes import Node
 from simdist.data.options import SHARD_HINT, Options
 from simdist.data.padding import PaddedBatch
-from simdist.errors import InvalidArgumentError
 
 __all__ = ["AUTOTUNE", "Dataset"]
 
-AUTOTUNE = -1  # a buffer size or a degree of parallelism that is left to the engine
 
-
-class Dataset(DatasetCreation):
+class Dataset(FurtherSteps):
     """A sequence of elements, each a nested structure of arrays.
 
-    Make one with `from_tensor_slices`, `from_tensors`, `range`, `from_iterable`, `from_files`, `list_files` or `zip`.
+    Make one with `from_tensor_slices`, `from_tensors`, `range`, `from_iterable`, `from_generator`, `from_files`, `list_files` or `zip`.
 
     Example:
         >>> dataset = Dataset.from_tensor_slices(([[0.0], [1.0], [2.0]], [0, 1, 2])).repeat(2).batch(4)
@@ -71,7 +68,7 @@ class Dataset(DatasetCreation):
             >>> [int(x) for x in Dataset.range(3).map(lambda x: x + 10)]
             [10, 11, 12]
         """
-        _check_hints(num_parallel_calls, deterministic)
+        require_hints(num_parallel_calls, deterministic)
         return self._then(Map(self._node, map_func, optional_flag(pure, "pure")))
 
     def filter(self, predicate: ElementFunction, *, pure: bool | None = None) -> Dataset:
@@ -126,7 +123,7 @@ class Dataset(DatasetCreation):
             >>> list(Dataset.range(5).batch(3))
             [array([0, 1, 2], dtype=int32), array([3, 4], dtype=int32)]
         """
-        _check_hints(num_parallel_calls, deterministic)
+        require_hints(num_parallel_calls, deterministic)
         return self._then(grouping.BatchRows(self._node, batch_size, flag(drop_remainder, "drop_remainder")))
 
     def padded_batch(
@@ -222,13 +219,3 @@ class Dataset(DatasetCreation):
         if not isinstance(options, Options):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"with_options was given {options!r}; expected an Options object; write Options()")
         return Dataset(self._node, self._options.merge(options))
-
-    def _then(self, node: Node) -> Dataset:
-        return Dataset(node, self._options)
-
-
-def _check_hints(num_parallel_calls: int | None, deterministic: bool | None) -> None:
-    """What may be said of speed and order changes nothing here, where the order is always kept; but it has to make sense."""
-    if num_parallel_calls is not None and whole_number(num_parallel_calls, "num_parallel_calls", AUTOTUNE) == 0:
-        raise InvalidArgumentError("num_parallel_calls is 0; expected 1 or more, or AUTOTUNE (-1)")
-    optional_flag(deterministic, "deterministic")

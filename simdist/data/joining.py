@@ -201,19 +201,34 @@ class Concatenate(Node):
         return UNKNOWN if UNKNOWN in totals else sum(totals)
 
     def spec(self) -> Spec:
-        try:
-            structure, first = self.first.spec()
-        except NoElementsError:
-            return self.second.spec()
-        try:
-            other, second = self.second.spec()
-        except NoElementsError:
-            return structure, first
-        require_alike((structure, first), (other, second))
-        return structure, tuple(widened(one, two) for one, two in zip(first, second, strict=True))
+        return spec_of_all(self.sources)
 
     def describe(self) -> str:
         return f"{self.first.describe()}.{self.label}"
+
+
+def spec_of_all(nodes: tuple[Node, ...]) -> Spec:
+    """What holds for the elements of all of some pipelines; one without elements says nothing.
+
+    Raises:
+        InvalidArgumentError: structures or dtypes differ.
+        NoElementsError: none has elements.
+    """
+    found: Spec | None = None
+    missing: NoElementsError | None = None
+    for node in nodes:
+        try:
+            spec = node.spec()
+        except NoElementsError as error:
+            missing = error
+            continue
+        if found is not None:
+            require_alike(found, spec)
+            spec = found[0], tuple(widened(one, two) for one, two in zip(found[1], spec[1], strict=True))
+        found = spec
+    if found is None:
+        raise missing or NoElementsError("there are no datasets, so the shapes of their elements are unknown; expected at least one")
+    return found
 
 
 def require_alike(first: Spec, second: Spec) -> None:

@@ -51,6 +51,7 @@ CLOCKS = _words(
 DRAWS = {"time": CLOCKS, "uuid": frozenset({"uuid1", "uuid4"}), "os": frozenset({"urandom", "getrandom"})}
 DRAWS["posix"] = DRAWS["nt"] = DRAWS["os"]
 GENERATORS = frozenset({"BitGenerator", "Generator", "Random", "RandomState", "SeedGenerator"})  # classes of whatever package
+DATASETS = "simdist.data.pipeline"
 ROOTS = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -84,7 +85,7 @@ def drawn(part: object) -> str | None:
         >>> drawn(np.random.default_rng(0)), drawn(iter([1])), drawn(abs)
         ('a random generator', 'an iterator', None)
     """
-    if any(base.__name__ in GENERATORS and is_library(base.__module__) for base in type(part).__mro__):
+    if any(base.__name__ in GENERATORS and is_library(module_of(base)) for base in type(part).__mro__):
         return "a random generator"
     if isinstance(part, io.IOBase):
         return "an open file"
@@ -100,10 +101,16 @@ def drawn(part: object) -> str | None:
     return f"{module}.{name}" if is_drawing else None
 
 
+def is_dataset(part: object) -> bool:
+    """True for datasets, which never change, and for their classes."""
+    kind: type = part if isinstance(part, type) else type(part)
+    return any(module_of(base) == DATASETS for base in kind.__mro__)
+
+
 def is_code(part: object) -> bool:
     """True for functions and classes, also for those of compiled packages."""
     return isinstance(part, (type, types.FunctionType, types.BuiltinFunctionType)) or (
-        callable(part) and is_library(type(part).__module__) and not isinstance(part, types.ModuleType)
+        callable(part) and is_library(module_of(type(part))) and not isinstance(part, types.ModuleType)
     )
 
 

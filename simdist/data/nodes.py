@@ -24,7 +24,7 @@ from simdist.data.reach import Reach, reached
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 
-__all__ = ["INFINITE", "LARGEST_CYCLE", "UNKNOWN", "Node", "Pass", "Reorder", "Spec", "Transform"]
+__all__ = ["INFINITE", "LARGEST_CYCLE", "UNKNOWN", "Node", "Pass", "Reorder", "Spec", "Transform", "single_rows"]
 
 INFINITE = -1  # cardinality of a dataset without an end
 UNKNOWN = -2  # cardinality that only running can tell

@@ -20,7 +20,7 @@ from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 from simdist.program.narrowing import narrowed
 
-__all__ = ["PaddedBatch"]
+__all__ = ["PaddedBatch", "shapes_to_boundary"]
 
 Padded = tuple[int | None, ...]  # the shape of one component after padding; None is the longest of the batch
 
@@ -84,6 +84,28 @@ def wanted_shapes(given: Tree, structure: Structure) -> list[Padded | None]:
             )
         shapes.append(None if shape is None else tuple(None if axis == -1 else axis for axis in shape))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return shapes
+
+
+def shapes_to_boundary(spec: Spec, padded_shapes: Tree, boundaries: Sequence[int], bucket: int) -> Tree:
+    """A shape per component whose open axes are one less than the boundary of a bucket.
+
+    Args:
+        spec: of the elements, whose open axes count where no shape is given.
+        padded_shapes: as of `PaddedBatch`.
+        boundaries: of the buckets, in rising order.
+        bucket: its number; there is one more than boundaries.
+
+    Raises:
+        InvalidArgumentError: the last bucket, which has no boundary.
+    """
+    structure, leaves = spec
+    if bucket == len(boundaries):
+        raise InvalidArgumentError(
+            f"an element is as long as the last boundary, {boundaries[-1]}, or longer, and is to be padded to a boundary; expected a "
+            "shorter one; add a boundary, or leave out pad_to_bucket_boundary"
+        )
+    shapes = [leaf.shape if shape is None else shape for leaf, shape in zip(leaves, wanted_shapes(padded_shapes, structure), strict=True)]
+    return unflatten(structure, [tuple(boundaries[bucket] - 1 if axis is None else axis for axis in shape) for shape in shapes])
 
 
 def is_axis(length: object) -> bool:

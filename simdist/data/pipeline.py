@@ -1,4 +1,4 @@
-"""What every dataset can say of itself: its elements' shapes, how many there are, its options, and an iterator.
+"""What every dataset can say of itself: its elements' shapes, how many there are, its options, an iterator, and what all elements come to.
 
 Asking has no effect that can be seen: no shuffle counts an iteration for it, and a one-pass iterator is put
 back as it was. Only a function of the user may be called on first elements, where nothing else knows its shape.
@@ -8,12 +8,16 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
+from typing import Self
+
+from simdist.data.folding import State, require_end
 from simdist.data.iterator import DatasetIterator
-from simdist.data.leaves import Tree, unflatten
+from simdist.data.leaves import Element, ElementFunction, Tree, unflatten
 from simdist.data.nodes import INFINITE, Node
 from simdist.data.options import Options
 from simdist.data.reorder import prefetched
 from simdist.data.table import Table
+from simdist.errors import InvalidArgumentError
 
 __all__ = ["Pipeline"]
 
@@ -32,6 +36,59 @@ class Pipeline:
 
     def __iter__(self) -> DatasetIterator:
         return DatasetIterator(self._node)
+
+    def as_numpy_iterator(self) -> DatasetIterator:
+        """An iterator over the elements, which are nested numpy arrays in any case: ``iter(dataset)``."""
+        return iter(self)
+
+    def reduce(self, initial_state: Element, reduce_func: ElementFunction) -> Element:
+        """One value of all elements: a function is called with a state and an element, and returns the next state.
+
+        Args:
+            initial_state: nested arrays and numbers; structure and dtypes stay.
+            reduce_func: from a state and an element, which is one argument even where it is a tuple, to the new state.
+
+        Returns:
+            The last state, as nested numpy arrays.
+
+        Raises:
+            InvalidArgumentError: the dataset has no end; a state has another structure or dtype than the first.
+
+        Example:
+            >>> from simdist.data import Dataset
+            >>> int(Dataset.range(5).reduce(0, lambda total, x: total + x))
+            10
+        """
+        if not callable(reduce_func):
+            raise TypeError(f"reduce was given {reduce_func!r}; expected a function of a state and an element")
+        require_end(self._node, "reduce")
+        state, elements = State(initial_state, reduce_func), iter(self)
+        while True:
+            try:
+                batch = elements.next_batch()
+            except StopIteration:
+                return state.value()
+            state.become(reduce_func(state.argument(), unflatten(batch.structure, batch.arguments())))
+
+    def get_single_element(self) -> Element:
+        """The only element, as nested numpy arrays.
+
+        Raises:
+            InvalidArgumentError: there is none, or more than one.
+
+        Example:
+            >>> from simdist.data import Dataset
+            >>> Dataset.range(3).batch(3).get_single_element()
+            array([0, 1, 2], dtype=int32)
+        """
+        elements = iter(self)
+        first, second = elements.get_next_as_optional(), elements.get_next_as_optional()
+        if not first.has_value() or second.has_value():
+            raise InvalidArgumentError(
+                f"get_single_element was asked of {self!r}, which has {'more than one element' if second.has_value() else 'no element'}; "
+                "expected one; use take(1), or batch(n)"
+            )
+        return first.get_value()
 
     @property
     def node(self) -> Node:
@@ -80,6 +137,10 @@ class Pipeline:
             (3, -1)
         """
         return self._node.cardinality()
+
+    def _then(self, node: Node) -> Self:
+        """This dataset with another last step."""
+        return type(self)(node, self._options)
 
     def __len__(self) -> int:
         count = self.cardinality()

@@ -22,7 +22,7 @@ from jax.core import Tracer
 
 from simdist.data.attributes import CONTAINERS, dict_of, implied_members, slots_of
 from simdist.data.code_names import names_in
-from simdist.data.known_code import drawn, is_constant, is_library, is_library_function, is_public
+from simdist.data.known_code import drawn, is_constant, is_dataset, is_library, is_library_function, is_public, module_of
 from simdist.data.putting_back import MISSING, put_code, put_slots
 from simdist.data.row_wise import RowWise
 from simdist.data.tokens import Tokens
@@ -64,7 +64,7 @@ class Walk(Tokens):
         if generator is not None:
             self.generator = self.generator or generator
             return Same(part) if self.watches.generator(part) else self.unsure()
-        if is_public(part):
+        if is_public(part) or is_dataset(part):
             return Same(part)
         for kinds, rule in RULES:
             if isinstance(part, kinds):
@@ -172,15 +172,15 @@ class Walk(Tokens):
         self.asked_for_names = True
         if issubclass(part, datetime.date) and CLOCK_METHODS & self.names:
             self.generator = self.generator or f"{part.__name__}.now"
-        if is_library(part.__module__):
-            return Same(part) if is_constant(part) or part.__module__ == "datetime" else self.unsure()
+        if is_library(module_of(part)):
+            return Same(part) if is_constant(part) or module_of(part) == "datetime" else self.unsure()
         return Same(part), self.class_members(part, is_called=True)
 
     def class_members(self, part: type, is_called: bool) -> Hashable:
         """What objects of a class have from it."""
         kind = None if type(part) is type else self.token(type(part))
-        implied = [(vars(base), implied_members(vars(base), is_called)) for base in part.__mro__ if not is_library(base.__module__)]
-        bases = tuple(self.token(base) for base in part.__mro__ if is_library(base.__module__))
+        implied = [(vars(base), implied_members(vars(base), is_called)) for base in part.__mro__ if not is_library(module_of(base))]
+        bases = tuple(self.token(base) for base in part.__mro__ if is_library(module_of(base)))
         return kind, *(self.members(found, names) for found, names in implied), bases
 
     def class_of(self, part: object) -> Hashable:
@@ -191,7 +191,7 @@ class Walk(Tokens):
         return Same(kind), self.seen(kind, (id(kind), "class"), lambda kind: self.class_members(kind, is_called=False))
 
     def instance(self, part: object) -> Hashable:
-        if is_library(type(part).__module__):
+        if is_library(module_of(type(part))):
             return self.opaque(part)
         if isinstance(part, (np.ndarray, np.generic, type, types.ModuleType)):
             return self.unsure()

@@ -4,7 +4,8 @@ FILE shares out whole files: the shard is put below the shuffles of the file nam
 its own. DATA lets every worker run the whole pipeline and keep its share of each element: some of the parts that a batch
 is cut into, or every so many-th of elements that are not batches. HINT shards where the pipeline says so. AUTO is FILE
 where there are files for every worker, and DATA otherwise. A step after the files that counts elements (``take``, ``skip``, ``shard``,
-``enumerate``) would count those of each worker under FILE: there AUTO is DATA, and FILE, where it is asked for, warns.
+``enumerate``), or goes by those before (``take_while``, ``scan``, ``unique``), would do so for each worker under FILE: there AUTO is DATA,
+and FILE, where it is asked for, warns.
 
 Invariants: under DATA, and under FILE and HINT where no step counts elements after the shard, every element is read by exactly one worker;
 one worker reads the dataset as it is.
@@ -21,8 +22,10 @@ from simdist.arguments import whole_number
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.caching import Cache
+from simdist.data.choosing import Mixture
 from simdist.data.dataset import Dataset
 from simdist.data.files import FileNames, FromFiles
+from simdist.data.folding import Scan
 from simdist.data.functions import Map
 from simdist.data.grouping import Enumerate
 from simdist.data.joining import Zip
@@ -30,6 +33,7 @@ from simdist.data.leaves import Array, ArraySpec
 from simdist.data.nodes import INFINITE, UNKNOWN, Node, Pass, Reorder, Spec
 from simdist.data.options import AutoShardPolicy
 from simdist.data.reorder import EveryNth, HintedShard, Prefetch, Repeat, Shuffle, Skip, Take
+from simdist.data.selecting import TakeWhile, Unique
 from simdist.data.streams import Pull
 from simdist.errors import InvalidArgumentError, NotFoundError
 from simdist.input.rebatch import replica_batch_sizes
@@ -96,9 +100,9 @@ def applied_policy(dataset: Dataset, num_workers: int, policy: AutoShardPolicy |
     counting = counting_step(dataset.node) if chosen is AutoShardPolicy.FILE and num_workers > 1 else None
     if counting is not None:
         warnings.warn(
-            f"under the policy FILE each of {num_workers} workers reads files of its own, and {counting.label} counts the elements of each "
-            "worker by itself, not those of the dataset; use AutoShardPolicy.AUTO or DATA to count those of the dataset, or put it before "
-            "the files are read",
+            f"under the policy FILE each of {num_workers} workers reads files of its own, and {counting.label} sees the elements of each "
+            "worker alone, not those of the dataset; use AutoShardPolicy.AUTO or DATA to let it see all, or put it before the files "
+            "are read",
             stacklevel=2,
         )
     return chosen
@@ -117,7 +121,7 @@ def _chosen(dataset: Dataset, num_workers: int, policy: AutoShardPolicy | None) 
         require_files(node, num_workers)
     if asked is not AutoShardPolicy.AUTO:
         return asked
-    joined = any(isinstance(found, Zip) for found in steps_of(node))
+    joined = any(isinstance(found, (Mixture, Zip)) for found in steps_of(node))
     if joined or not is_file_based(node) or (num_workers > 1 and counting_step(node) is not None):
         return AutoShardPolicy.DATA
     fewest = fewest_files(node)
@@ -158,11 +162,11 @@ def is_file_based(node: Node) -> bool:
 
 
 def counting_step(node: Node) -> Node | None:
-    """A step after the files whose result depends on how many elements came before; None where there is none."""
+    """A step after the files whose result depends on the elements before, or on their number; None where there is none."""
     if isinstance(node, (FromFiles, FileNames)):
         return None
     counts = (
-        isinstance(node, Enumerate)
+        isinstance(node, (Enumerate, Scan, TakeWhile, Unique))
         or (isinstance(node, Take) and node.count >= 0)
         or (isinstance(node, Skip) and node.count != 0)
         or (isinstance(node, EveryNth) and node.num_shards > 1)

@@ -243,3 +243,24 @@ def test_a_class_of_generators_is_no_generator() -> None:
 )
 def test_what_depends_on_its_arguments_alone_draws_nothing(fn: Callable[..., Any]) -> None:
     assert reached(fn).generator is None
+
+
+def test_datasets_are_known_by_themselves_and_nothing_is_read_of_their_code() -> None:
+    first, second = sd.Dataset.range(3), sd.Dataset.range(4)
+
+    def of(dataset: sd.Dataset) -> Callable[[int], sd.Dataset]:
+        return lambda n: sd.Dataset.range(n).concatenate(dataset)
+
+    assert reached(of(first)).key == reached(of(first)).key != reached(of(second)).key
+    assert reached(of(first)).key is not None
+
+
+def test_a_class_whose_module_is_no_text_is_that_of_a_package() -> None:
+    class Nameless(type):
+        __module__ = 3  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
+
+    class Held(metaclass=Nameless):
+        pass
+
+    assert reached(lambda: Held).generator is None
+    assert reached(lambda: Held().x).generator is None  # pyright: ignore[reportAttributeAccessIssue]

@@ -91,10 +91,22 @@ def test_names_of_files_are_themselves_shared_by_file(tmp_path: Any):
         (files(1, 1).shuffle(3).concatenate(files(1, 1)), FILE),
         (files(1, 1).concatenate(Dataset.range(3)), DATA),
         (Dataset.zip((files(1, 1), files(1, 1))), DATA),
+        (Dataset.sample_from_datasets([files(1, 1), files(1, 1)]), DATA),
+        (files(1, 1).window(2, shift=1).flat_map(lambda window: window.batch(2)), FILE),
     ],
 )
 def test_auto_is_file_where_all_elements_come_from_files(dataset: Dataset, expected: AutoShardPolicy):
     assert applied_policy(dataset, 2) is expected
+
+
+@pytest.mark.parametrize("policy", [AUTO, FILE])
+def test_files_that_are_interleaved_are_shared_by_their_names(tmp_path: Any, policy: AutoShardPolicy):
+    for name in "abcd":
+        (tmp_path / name).write_text(f"{name}1\n{name}2\n")
+    names = Dataset.list_files(str(tmp_path / "*"), shuffle=False)
+    lines = names.interleave(Dataset.from_files, cycle_length=2)
+    assert applied_policy(lines, 2, policy) is FILE
+    assert shares(lines, 2, policy) == [["a1", "c1", "a2", "c2"], ["b1", "d1", "b2", "d2"]]
 
 
 COUNTING: list[Any] = [
@@ -104,6 +116,9 @@ COUNTING: list[Any] = [
     lambda numbers: numbers.enumerate().map(lambda position, number: 100 * position + number),
     lambda numbers: numbers.map(lambda number: number + 1).repeat(2).take(7).map(lambda number: number - 1),
     lambda numbers: numbers.take(4).concatenate(numbers),
+    lambda numbers: numbers.take_while(lambda number: number < 12),
+    lambda numbers: numbers.scan(0, lambda total, number: (total + number, total)),
+    lambda numbers: numbers.map(lambda number: number % 10).unique(),
 ]
 
 
@@ -117,7 +132,7 @@ def test_auto_counts_the_elements_of_the_dataset_and_not_those_of_each_worker(co
 @pytest.mark.parametrize("counting", COUNTING)
 def test_file_warns_of_steps_that_count_the_elements_of_each_worker(counting: Any):
     dataset = counting(files(5, 5))
-    with pytest.warns(UserWarning, match=r"(take|skip|shard|enumerate)\b.* counts the elements of each worker by itself"):
+    with pytest.warns(UserWarning, match=r"(take|skip|shard|enumerate|take_while|scan|unique)\b.* sees the elements of each worker alone"):
         assert applied_policy(dataset, 2, FILE) is FILE
     assert applied_policy(dataset, 1, FILE) is FILE  # one worker reads all
 
@@ -195,6 +210,14 @@ def test_every_step_can_be_put_over_another_source():
         Dataset.zip((rows, rows.batch(2))).map(lambda a, b: a + b.sum()),
         rows.padded_batch(5).concatenate(rows.batch(3)).enumerate().map(lambda i, x: i * x),
         shard_for_worker(rows.batch(5), 2, 1),
+        rows.flat_map(Dataset.range)
+        .interleave(lambda x: rows.take(int(x)), 3, 2)
+        .window(3, shift=2)
+        .flat_map(lambda window: window.batch(2)),
+        rows.group_by_window(lambda x: x % 3, lambda _, group: group.batch(2), 3).rebatch(4).unbatch(),
+        rows.scan(0, lambda total, x: (total + x, total)).take_while(lambda x: x < 50).map(lambda x: x % 4).unique().ignore_errors(),
+        Dataset.sample_from_datasets([rows, rows], [1, 3], seed=2),
+        Dataset.choose_from_datasets([rows, rows], rows.map(lambda x: x % 2)),
     ]
     for dataset in pipelines:
         source = Dataset.range(12).node
