@@ -338,7 +338,7 @@ def test_first_fits_with_other_digests_fail(
     digests: str, status: int, load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, folders = load("first_fit"), list[Path | None]()
-    monkeypatch.setattr(module, "in_a_process", lambda folder, _: (folders.append(folder) or 1.0, digests[len(folders) - 1]))
+    monkeypatch.setattr(module, "in_a_process", lambda folder, *_: (folders.append(folder) or 1.0, digests[len(folders) - 1]))
     assert module.main(["--quick"]) == status
     assert folders[0] is None and folders[1] == folders[2] is not None
     assert "with the filled cache" in capsys.readouterr().out
