@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
 from simdist.data import streams
 from simdist.data.batch import Batch
@@ -48,7 +49,7 @@ class Pass:
     def __init__(self, bases: Mapping[Node, int] | None = None, seeds: Mapping[Node, int] | None = None, *, probing: bool = False) -> None:
         self.bases = bases or {}
         self.seeds = seeds or {}
-        self.openings: dict[Node, int] = {}
+        self.openings = WeakKeyDictionary[Node, int]()  # a function of the user may make shuffles that nobody needs for long
         self.probing = probing
         self.stays = False
         self._tried: list[Reach] = []

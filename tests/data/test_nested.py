@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,26 @@ def test_looking_at_shapes_leaves_nothing_behind() -> None:
     dataset = Dataset.range(3).flat_map(counted)
     assert dataset.element_spec == ArraySpec((), "int32") and not called
     assert len(plain(dataset)) == 6 and called == [0, 1, 2]
+
+
+def test_inner_shuffles_are_not_kept_when_they_are_over() -> None:
+    opened: list[weakref.ref[Any]] = []
+
+    def shuffled(n: Any) -> Dataset:
+        dataset = Dataset.range(3).shuffle(3, seed=int(n))
+        opened.append(weakref.ref(dataset.node))
+        return dataset
+
+    elements = iter(Dataset.range(20).flat_map(shuffled))
+    for _ in range(40):
+        next(elements)
+    assert sum(node() is not None for node in opened) <= 2
+
+
+def test_a_dataset_that_the_function_has_from_outside_is_shuffled_anew_each_time() -> None:
+    shuffled = Dataset.range(9).shuffle(9, seed=1)
+    numbers = plain(Dataset.range(2).flat_map(lambda _: shuffled))
+    assert sorted(numbers[:9]) == sorted(numbers[9:]) == [*range(9)] and numbers[:9] != numbers[9:]
 
 
 def test_a_hundred_members_may_be_open_at_once() -> None:
