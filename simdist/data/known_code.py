@@ -115,10 +115,10 @@ def is_code(part: object) -> bool:
 
 
 def is_library(module: str) -> bool:
-    """True for a module of Python or of an installed package, whose code is not read."""
+    """True for a module of Python, of simdist or of an installed package, whose code is not read."""
     package = module.partition(".")[0]
     if package in ("simdist", "__main__"):
-        return False
+        return package == "simdist"  # wherever it is: a strategy or a variable reaches thousands of objects
     loaded = sys.modules.get(module)
     if loaded is None or package in sys.stdlib_module_names:
         return True
@@ -127,9 +127,9 @@ def is_library(module: str) -> bool:
 
 
 def is_library_function(fn: types.FunctionType) -> bool:
-    """True for a function of Python or of an installed package."""
+    """True for a function of Python, of simdist or of an installed package."""
     if str(fn.__globals__.get("__name__", "")).partition(".")[0] == "simdist":
-        return False
+        return True
     return fn.__code__.co_filename.startswith("<frozen") or is_installed(fn.__code__.co_filename)
 
 

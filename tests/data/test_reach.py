@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.data.reach import reached
+from simdist.data.reach import UNKNOWN, reached
 from simdist.lookup import StringLookup
 
 THRESHOLD = 100
@@ -253,6 +253,21 @@ def test_datasets_are_known_by_themselves_and_nothing_is_read_of_their_code() ->
 
     assert reached(of(first)).key == reached(of(first)).key != reached(of(second)).key
     assert reached(of(first)).key is not None
+
+
+def test_objects_of_simdist_are_not_certain_and_not_read() -> None:
+    strategy, called = sd.MirroredStrategy(2), list[int]()
+    with strategy.scope():
+        variable = sd.Variable(2.0)
+
+    def scaled(x: int) -> Any:
+        called.append(x)
+        return x * strategy.num_replicas_in_sync * variable.numpy()
+
+    found = reached(scaled)
+    scaled(3)
+    assert found is not UNKNOWN and found.key is None
+    assert found.put_back() and not called
 
 
 def test_a_class_whose_module_is_no_text_is_that_of_a_package() -> None:
