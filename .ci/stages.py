@@ -40,11 +40,14 @@ BROWSER = "browser and not exhaustive"
 # Their tests have processes of their own: one that runs all tests grows to four gigabytes, mostly of compiled code.
 # The folders with the longest files come first, so that no worker has such a file left when the other ends.
 GROUPS = {
-    "tests of training": ("tests/strategies", "tests/docs", "tests/training", "tests/estimator"),
-    "tests of bits": (
-        *(f"tests/{name}" for name in ("properties", "ledger", "program", "collectives", "golden")),
-        "tests/training/test_copies.py",
+    "tests of training": (
+        *(f"tests/{name}" for name in ("strategies", "docs", "golden", "training", "estimator")),
+        # of the folders below: what compares no bits
+        *(f"tests/properties/test_{name}.py" for name in ("replayed_rounds", "replayed_updates", "sparse_optimizers", "sparse_reads")),
+        *(f"tests/program/test_{name}.py" for name in ("captures", "dot_algorithms", "effects", "reads_in_jit")),
+        "tests/collectives/test_compression.py",
     ),
+    "tests of bits": (*(f"tests/{name}" for name in ("properties", "ledger", "program", "collectives")), "tests/training/test_copies.py"),
 }
 # Where nothing is compiled yet, XLA takes half of the time of the tests; with these options it takes a sixth of that. The numbers are
 # the same but for last bits; tests that compare bits of plans, loops and kernels have what users have. (With fused multiply-adds, which

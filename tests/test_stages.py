@@ -99,7 +99,18 @@ def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any) ->
 def test_a_file_of_another_group_is_left_out_of_its_folder(stages: Any) -> None:
     (training,), (bits,) = stages.python_tests("tests of training"), stages.python_tests("tests of bits")
     assert [word for word in training.line if word.startswith("--ignore=")] == ["--ignore=tests/training/test_copies.py"]
-    assert "tests/training/test_copies.py" in bits.line and not any(word.startswith("--ignore=") for word in bits.line)
+    assert "tests/training/test_copies.py" in bits.line
+    without_bits = {word.removeprefix("--ignore=") for word in bits.line if word.startswith("--ignore=")}
+    assert without_bits == {
+        word for word in training.line if word.startswith(("tests/properties/", "tests/program/", "tests/collectives/"))
+    }
+    assert "tests/program/test_dot_algorithms.py" in without_bits
+
+
+def test_files_that_are_compiled_quickly_for_all_that_their_folder_is_not_compare_no_bits(stages: Any) -> None:
+    with_bits = [path for path in stages.GROUPS["tests of bits"] if not path.endswith(".py")]
+    moved = [path for path in stages.GROUPS["tests of training"] if any(path.startswith(f"{folder}/") for folder in with_bits)]
+    assert moved and not any("tobytes" in (CI.parent / path).read_text() for path in moved)
 
 
 @pytest.mark.parametrize(("options", "is_quick"), [("--xla_backend_optimization_level=1", True), ("--no_such_option=1", False)])
