@@ -55,8 +55,9 @@ def test_a_convolution_with_groups_has_the_numbers_of_jax(layout: str, groups: i
     assert any(eqn.params.get("batch_group_count", 1) > 1 for eqn in equations_in(closed.jaxpr))
     ordered = with_axes_in_order(closed)
     assert all(eqn.params.get("batch_group_count", 1) == 1 for eqn in equations_in(ordered.jaxpr))
+    found = jax.jit(jaxpr_as_fun(ordered), compiler_options=compiler_options())(*arrays)
     expected = jax.tree_util.tree_leaves(jax.jit(function, compiler_options=compiler_options())(*arrays))
-    for one, other in zip(jaxpr_as_fun(ordered)(*arrays), expected, strict=True):
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * float(np.abs(other).max()))
 
 
