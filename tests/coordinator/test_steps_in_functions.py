@@ -210,6 +210,28 @@ def test_in_rounds_a_function_takes_one_step(options: dict[str, Any]) -> None:
     assert float(v) == 2.0
 
 
+@pytest.mark.parametrize("fault", [None, "a server that is away", *FAULTS])
+@pytest.mark.parametrize("options", [{"mode": "sync"}, {"mode": "sync", "backup_workers": 1}], ids=str)
+def test_in_rounds_a_function_sees_the_rounds_that_a_step_would_see(options: dict[str, Any], fault: str | None) -> None:
+    def away(cluster: sd.Cluster) -> None:
+        cluster.faults.crash("ps:0", at=2.00005, restart_after=0.5)
+
+    def seen(plain: bool) -> list[float]:
+        strategy = sd.ParameterServerStrategy(cluster := sd.Cluster({"worker": 2, "ps": 2}), recovery="replica", **options)
+        with strategy.scope():
+            v = sd.Variable(jnp.float32(0.0), aggregation="sum")
+        coordinator = sd.ClusterCoordinator(strategy)
+        if fault is not None:
+            FAULTS.get(fault, away)(cluster)
+        step = sd.function(seconds=1.0)(lambda: (v.value, v.assign_add(jnp.float32(1.0)))[0])
+        results = [coordinator.schedule((lambda: (float(v), step())[0]) if plain else step) for _ in range(12)]
+        coordinator.join()
+        assert float(v) == 12.0
+        return [float(result.fetch()) for result in results]
+
+    assert seen(plain=True) == seen(plain=False)
+
+
 def test_a_worker_that_was_replaced_takes_no_more_steps_of_its_function() -> None:
     faults = FAULTS["a silent worker"]
     strategy = sd.ParameterServerStrategy(cluster := sd.Cluster({"worker": 2, "ps": 1}))

@@ -149,6 +149,7 @@ class RoundServer:
         self.applied = 0
         self.kept: dict[int, list[KeptUpdate]] = {}
         self._waiting: list[tuple[int, Callable[[Leg], None], Leg]] = []
+        self._listeners: list[Callable[[], object]] = []  # when one more round is applied; no messages, so a crash loses none
         self._later: dict[int, tuple[Round, RoundCaller, Leg, Incarnation]] = {}
         self._applying = -1
         self._lost: set[int] = set()  # tickets with updates that were lost with the server's memory
@@ -181,6 +182,10 @@ class RoundServer:
             return False
         self._waiting.append((needs, asked, leg))
         return True
+
+    def notify(self, listener: Callable[[], object]) -> None:
+        """Call a function once, when one more round is applied."""
+        self._listeners.append(listener)
 
     def complete(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation) -> None:
         """A round is complete: it is applied when the device is free, after the rounds before it."""
@@ -272,6 +277,9 @@ class RoundServer:
 
     def _go_on(self) -> None:
         """What has waited for this round goes on."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
         waiting, self._waiting = self._waiting, []
         for needs, asked, leg in waiting:
             if needs <= self.applied:

@@ -60,7 +60,7 @@ class WorkerLoop:
         self.running: ClosureCall | None = None
         self.steps: ClosureSteps | None = None
         self.mail: Gate | None = None  # at which the fiber waits
-        self.waits: Gate | None = None  # at which a plain function waits for a step that it takes
+        self.waits: Gate | None = None  # at which a plain function waits for a step that it takes, or for a round that it needs
         self.given_up: ClosureCall | None = None  # whose steps are not taken when the code of users has ended that runs for it
         self.context = TaskContext()
         self.kind = world.trace.kind(task.name, "closure", "closure {closure}", {"closure": int})
@@ -95,8 +95,9 @@ class WorkerLoop:
         self.inbox = deque(closure for closure in self.inbox if closure.ordinal > sent)
         if self.running is None or self.running.ordinal > sent:
             return
-        if self.waits is not None and self.steps is not None:
-            self.steps.stop()
+        if self.waits is not None:
+            if self.steps is not None:
+                self.steps.stop()
             self.given_up = self.running
             self.waits.open(self._replaced_error())
         elif self.steps is not None and self.steps.is_under_way:
@@ -215,9 +216,22 @@ class WorkerLoop:
         """The result of code of users: of a plain function its value, of a step its arguments and its program."""
         if closure.work is None:
             assert closure.function is not None
+            self._await_rounds(closure)
             return closure.function(self.task, partial(self._take, closure))
         call = closure.work.bind(self.task) if self.steps is None else self.steps.call
         return call, closure.work.link(self.task, call)
+
+    def _await_rounds(self, closure: ClosureCall) -> None:
+        """Wait until what a plain function may look at has the rounds that its closure needs, as the reads of a step do."""
+        for name, server in (closure.rounds or {}).items():
+            while server.applied < closure.ticket.needs:
+                if closure is self.given_up:
+                    raise self._replaced_error()
+                waits = self.waits = Gate(self.world.clock)
+                server.notify(waits.open)
+                waits.wait(f"round {closure.ticket.needs - 1}, which {name} has not applied")
+                if self.waits is waits:  # otherwise this incarnation has died
+                    self.waits = None
 
     def _take(self, closure: ClosureCall, work: WorkerStep) -> StepResult:
         """Take a step in the middle of a plain function, whose fiber waits for it."""
