@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from simdist.arguments import require_shallow
 from simdist.errors import InvalidArgumentError
-from simdist.program.narrowing import kept_dtype, narrowed
+from simdist.program.narrowing import kept_dtype, narrowed, require_unmasked
 
 __all__ = [
     "Array",
@@ -113,6 +113,7 @@ def as_leaf(value: ArrayLike, what: str = "a component") -> Array:
         >>> as_leaf([1, 2]).dtype.name, as_leaf(0.5).dtype.name, as_leaf([True]).dtype.name
         ('int32', 'float32', 'bool')
     """
+    require_unmasked(value, what)
     try:
         array = np.asarray(value)
     except ValueError as error:

@@ -13,7 +13,7 @@ import numpy as np
 from simdist.arguments import require_shallow
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, DType, Tree, TreeStructure, is_array
-from simdist.program.narrowing import kept_dtype, narrowed, require_numbers
+from simdist.program.narrowing import kept_dtype, narrowed, require_numbers, require_unmasked
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.per_replica import ReplicaArgument
 from simdist.program.step_iterator import StepIterator
@@ -94,6 +94,7 @@ def _are_equal_arrays(one: Tree, other: Tree) -> bool:
 def _kept(name: str, leaf: Tree) -> Tree:
     """An argument as it is now; an array of NumPy with a dtype that JAX keeps."""
     leaf = snapshot(leaf)
+    require_unmasked(leaf, f"an argument of {name}")
     if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.itemsize >= WIDE_BYTES and leaf.dtype.kind in "iufc":
         wanted = kept_dtype(leaf.dtype)
         return leaf if wanted == leaf.dtype else narrowed(np.asarray(leaf), wanted, f"an argument of {name}")

@@ -15,7 +15,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import ArrayLike, DType, DTypeLike, HostArray, jax_array, present_value, supports_jax_array
 from simdist.program.values import snapshot
 
-__all__ = ["canonical", "kept_dtype", "narrowed", "require_known", "require_numbers"]
+__all__ = ["canonical", "kept_dtype", "narrowed", "require_known", "require_numbers", "require_unmasked"]
 
 NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void")
 
@@ -52,6 +52,22 @@ def require_numbers(dtype_name: str, what: str) -> None:
         )
 
 
+def require_unmasked(value: object, what: str) -> None:
+    """Refuse an array of numpy with a mask, as JAX does: the numbers below the mask would count.
+
+    Raises:
+        InvalidArgumentError: it is one.
+
+    Example:
+        >>> require_unmasked(np.ones(2), "a batch")
+    """
+    if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
+        raise InvalidArgumentError(
+            f"{what} has a mask (numpy.ma), which would be lost: the numbers below it would count. Give value.filled(0), and "
+            "~numpy.ma.getmaskarray(value) as weights or as another component."
+        )
+
+
 def require_known(value: jax.Array, what: str) -> None:
     """Refuse a value that is no number yet.
 
@@ -77,6 +93,7 @@ def canonical(value: ArrayLike, what: str, dtype: DTypeLike | None = None) -> ja
         InvalidArgumentError: no numbers, or numbers that the dtype cannot hold.
     """
     value = snapshot(present_value(value))
+    require_unmasked(value, what)
     if any(isinstance(leaf, jax.core.Tracer) or supports_jax_array(leaf) for leaf in jax.tree_util.tree_leaves(value)):
         value = jnp.asarray(value)
     if isinstance(value, jax.core.Tracer):

@@ -15,6 +15,7 @@ from keras.src.trainers.data_adapters.array_slicing import convert_to_sliceable,
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
+from simdist.program.narrowing import require_unmasked
 from simdist.training.keras_model import Examples
 from simdist.training.sources.base import Given, Source
 from simdist.training.sources.batches import checked_classes, refuse_sparse, written_out
@@ -93,6 +94,7 @@ def rows_of(caller: str, x: Examples, y: Examples, sample_weight: Examples) -> R
     for leaf in keras.tree.flatten(parts):
         # Keras' trees know the sparse arrays of JAX as leaves, those of scipy as well.
         refuse_sparse(leaf, caller)
+        require_unmasked(leaf, f"an array of {caller}")
         if not can_convert_arrays(leaf):
             raise _strange(caller, leaf)
     slices: Tree = tuple(_sliceable(caller, name, part) for name, part in zip(PARTS, parts, strict=True))

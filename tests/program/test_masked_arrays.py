@@ -1,0 +1,57 @@
+"""An array with a mask is refused wherever numbers come in: its mask would be lost, and the numbers below it would count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist import keras
+
+MASKED: list[Any] = [
+    np.ma.MaskedArray(np.ones((4, 1), np.float32), [[False], [True], [False], [False]]),
+    np.ma.MaskedArray(np.arange(4), [False, False, True, False]),  # would be narrowed
+]
+ROWS = np.ones((4, 1), np.float32)
+
+
+def takes_of(strategy: Any) -> dict[str, Callable[[Any], object]]:
+    """What is given an array, by name."""
+    with strategy.scope():
+        v = sd.Variable(ROWS)
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    step = sd.function(lambda x: x.sum())
+    return {
+        "a variable": sd.Variable,
+        "an assignment": v.assign,
+        "a step": lambda x: strategy.run(step, args=(x,)),
+        "a dataset": sd.Dataset.from_tensor_slices,
+        "a component": lambda x: sd.Dataset.from_tensor_slices({"a": np.ones(4, np.float32), "b": x}),
+        "fit": lambda x: model.fit(ROWS, x, verbose=0),
+        "evaluate": lambda x: model.evaluate(ROWS, ROWS, sample_weight=x, verbose=0),
+        "train_on_batch": lambda x: model.train_on_batch(ROWS, x),
+    }
+
+
+@pytest.mark.parametrize("array", MASKED, ids=["float32", "int64"])
+@pytest.mark.parametrize("name", takes_of(sd.OneDeviceStrategy()))
+def test_a_mask_is_refused_and_what_it_leaves_is_taken(name: str, array: Any) -> None:
+    taken = takes_of(sd.OneDeviceStrategy())[name]
+    with pytest.raises(sd.errors.InvalidArgumentError, match="has a mask"):
+        taken(array)
+    taken(ROWS)
+
+
+def test_jax_refuses_it_too() -> None:
+    with pytest.raises(ValueError, match="masked arrays are not supported"):
+        jnp.asarray(MASKED[0])
+
+
+def test_a_plain_function_gets_it_as_it_is() -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})))
+    assert coordinator.schedule(lambda x: float(x.sum()), args=(MASKED[0],)).fetch() == 3.0
