@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,34 @@ def test_threads_may_drive_one_after_the_other_also_while_a_session_stands_still
     session.advance()
     assert (session.state, session.now) == ("finished", 3.0)
     assert in_thread(advance_another) is None
+
+
+def test_a_step_that_a_closure_takes_in_another_thread_is_refused_before_it_begins() -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})))
+    with coordinator.strategy.scope():
+        v = sd.Variable(0.0)
+    step = sd.function(lambda: v.assign_add(1.0))
+    refused = coordinator.schedule(lambda: repr(in_thread(step)))
+    coordinator.schedule(lambda: sd.sleep(1.0))
+    coordinator.join()
+    assert "from another thread" in refused.fetch() and float(v) == 0.0
+    coordinator.schedule(step)
+    coordinator.join()
+    assert float(v) == 1.0
+
+
+@pytest.mark.parametrize("options", [None, sd.CheckpointOptions(enable_async=True)], ids=["at once", "beside the program"])
+def test_a_checkpoint_of_another_thread_is_refused_before_it_begins(tmp_path: Path, options: sd.CheckpointOptions | None) -> None:
+    strategy = sd.MirroredStrategy(devices=2)
+    with strategy.scope():
+        checkpoint = sd.Checkpoint(v=sd.Variable(1.0))
+    refused = in_thread(lambda: checkpoint.save(str(tmp_path / "ckpt"), options))
+    assert isinstance(refused, FailedPreconditionError) and "from another thread" in str(refused)
+    sd.sleep(10.0, strategy.cluster)
+    assert list(tmp_path.iterdir()) == [] and checkpoint.save_counter == 0
+    assert checkpoint.save(str(tmp_path / "ckpt"), options) == str(tmp_path / "ckpt-1")
+    checkpoint.sync()
+    strategy.cluster.close()
+    with pytest.raises(FailedPreconditionError, match="after the cluster was closed"):
+        checkpoint.save(str(tmp_path / "ckpt"))
+    assert [path.name for path in tmp_path.iterdir()] == ["ckpt-1"]

@@ -57,14 +57,15 @@ class Writing:
             return
         self._over = engine.promise()
         self._process = engine.process(task)
-        engine.unfinished.append(self)
         by_owner = options.writers == "owners"
         keeper = engine.directories.task_of(self.path, task)
         writers = {owner: {owner: size} for owner, size in parts.items()} if by_owner else {keeper: parts}
+        disks = {writer: engine.disk(writer) for writer in writers}
+        engine.unfinished.append(self)
         self._left = len(writers)
         for writer, held in writers.items():
             name = _name_of(self.path, writer) if by_owner else str(self.path)
-            engine.disk(writer).write(name, sum(held.values()), self._ended, held)
+            disks[writer].write(name, sum(held.values()), self._ended, held)
 
     @property
     def path(self) -> Path:

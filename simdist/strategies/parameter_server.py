@@ -336,6 +336,7 @@ class ParameterServerStrategy(Strategy):
             return self.on_coordinator.run(fn, args, kwargs)
         if closure.take_step is None or closure.strategy is not self:
             return super().run_step(fn, args, kwargs)
+        self.engine.require_usable(f"The step {fn.name} was called")  # before it begins: what another thread cannot wait for would count
         return closure.take_step(fn, args, kwargs)
 
     def distribute_dataset(self, dataset: Dataset, options: InputOptions | None = None) -> DistributedFromFunction:

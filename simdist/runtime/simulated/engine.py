@@ -123,6 +123,7 @@ class SimulatedEngine:
         processor.last = record
 
     def disk(self, task: str) -> SimulatedDisk:
+        self.require_usable(f"The disk of {task} was needed")
         return self.world.disk(task)
 
     def preempted_at(self, task: str) -> float | None:
