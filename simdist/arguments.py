@@ -20,6 +20,7 @@ __all__ = [
     "optional_flag",
     "python_number",
     "require_arguments",
+    "require_function",
     "require_shallow",
     "takes",
     "whole_number",
@@ -30,6 +31,7 @@ END_S = 1e15
 """Virtual seconds after which nothing can be due; below it, a heartbeat's second still moves a clock of 64 bits."""
 
 MOST_LEVELS = 100
+RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @runtime_checkable
@@ -194,6 +196,30 @@ def require_arguments(args: Any, kwargs: Any, of: str) -> None:
     if not isinstance(kwargs, (dict, type(None))):
         raise InvalidArgumentError(f"kwargs must be a dict from name to argument; got {type(kwargs).__name__}. Write kwargs={{'x': x}}.")
     require_shallow((args, kwargs), f"the arguments of {of}")
+
+
+def require_function(fn: object, of: str) -> None:
+    """Refuse what is no function, and a function of whose lines none runs when it is called.
+
+    Args:
+        fn: should be a function.
+        of: what takes it, for the message.
+
+    Raises:
+        TypeError: it is none, or a generator function, or one under ``async def``.
+
+    Example:
+        >>> require_function(len, "strategy.run")
+    """
+    if not callable(fn):
+        raise TypeError(f"{of} takes a function; got {type(fn).__name__}.")
+    flags = getattr(getattr(fn, "__code__", None), "co_flags", 0)
+    if flags & RUNS_LATER:
+        kind = "a generator function (it has a yield)" if flags & inspect.CO_GENERATOR else "a function under async def"
+        raise TypeError(
+            f"{of} takes a function that runs when it is called; {name_of_function(fn, 'this one')} is {kind}, and none of its lines "
+            "would run. Write a function that returns: what a generator yields, as a list."
+        )
 
 
 def takes(fn: object, *args: object, **kwargs: object) -> bool:

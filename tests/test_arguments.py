@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import simdist as sd
 from simdist.arguments import flag, name_of_function, whole_number, word_of
 
 
@@ -47,3 +49,31 @@ def test_only_what_can_be_called_and_has_no_name_is_called_otherwise(fn: Any, na
 
 def test_a_member_of_a_foreign_enum_stands_for_its_value() -> None:
     assert word_of(Enum("ReduceOp", {"SUM": "SUM"})["SUM"]) == "SUM"
+
+
+def yields() -> Iterator[int]:
+    yield 1
+
+
+async def waits() -> int:
+    return 1
+
+
+class Owner:
+    def yields(self) -> Iterator[int]:
+        yield 1
+
+
+@pytest.mark.parametrize("fn", [yields, waits, Owner().yields], ids=["generator", "async", "method"])
+@pytest.mark.parametrize("taken_by", ["schedule", "strategy.run", "launch", "@sd.function"])
+def test_a_function_of_which_no_line_would_run_is_refused(taken_by: str, fn: Any) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    strategy = sd.ParameterServerStrategy(cluster)
+    takes: dict[str, Any] = {
+        "schedule": sd.ClusterCoordinator(strategy).schedule,
+        "strategy.run": sd.OneDeviceStrategy().run,
+        "launch": cluster.launch,
+        "@sd.function": sd.function,
+    }
+    with pytest.raises(TypeError, match=f"{taken_by} takes a function that runs when it is called; (yields|waits) is a"):
+        takes[taken_by](fn)

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import jax
 
-from simdist.arguments import flag, require_arguments
+from simdist.arguments import flag, require_arguments, require_function
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.closure import Closure, new_closure
 from simdist.coordinator.closure_states import ClosureAction
@@ -154,8 +154,7 @@ class ClusterCoordinator:
             Exception: the error of an earlier closure, once.
         """
         self._raise_stored()
-        if not callable(fn):
-            raise TypeError(f"schedule takes a function; got {type(fn).__name__}.")
+        require_function(fn, "schedule")
         require_arguments(args, kwargs, "schedule")
         return RemoteValue(self.schedule_steps(fn, tuple(args), dict(kwargs or {}), 1))
 

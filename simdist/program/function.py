@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import jax
 
-from simdist.arguments import END_S, name_of_function, number, require_shallow
+from simdist.arguments import END_S, name_of_function, number, require_function, require_shallow
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array
@@ -274,6 +274,5 @@ def function(
 
 
 def _callable(fn: Callable[..., Tree]) -> Callable[..., Tree]:
-    if not callable(fn):
-        raise TypeError(f"@sd.function takes a function; got {type(fn).__name__}.")
+    require_function(fn, "@sd.function")
     return fn

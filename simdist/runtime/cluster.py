@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from simdist import debugging
 from simdist import hardware as models
-from simdist.arguments import require_arguments, whole_number
+from simdist.arguments import require_arguments, require_function, whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.schedule import Faults
@@ -261,8 +261,7 @@ class Cluster:
             FailedPreconditionError: the cluster is closed, or its engine cannot run tasks side by side.
         """
         self.engine.require_usable("launch was called")
-        if not callable(main):
-            raise TypeError(f"launch takes a function; got {type(main).__name__}.")
+        require_function(main, "launch")
         require_arguments(args, None, "launch")
         if restart not in ("never", "always"):
             raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")

@@ -381,9 +381,15 @@ def _checked(program: Program, cluster: Cluster, commands: Iterable[Command] | N
         raise TypeError(f"program is {program!r}; expected a function of a cluster")
     if not isinstance(cast("object", cluster), Cluster):
         raise TypeError(f"cluster is {cluster!r}; expected a Cluster, of which each run gets a fresh one")
-    if len(cluster.faults):
+    try:
+        planned = len(cluster.faults)
+    except FailedPreconditionError:
+        raise FailedPreconditionError(
+            "A session stands still between two events of virtual time, and this cluster has no time. Make it with engine='simulated'."
+        ) from None
+    if planned:
         raise InvalidArgumentError(
-            f"The cluster has {len(cluster.faults)} planned faults, and each run gets a fresh one without them. Give them to "
+            f"The cluster has {planned} planned faults, and each run gets a fresh one without them. Give them to "
             "the session as commands, or plan them in the program."
         )
     return _as_commands([] if commands is None else commands, "commands")

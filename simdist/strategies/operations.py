@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import jax
 
-from simdist.arguments import name_of_function, require_arguments, require_shallow
+from simdist.arguments import name_of_function, require_arguments, require_function, require_shallow
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import is_array
@@ -68,8 +68,7 @@ class ReplicaOperations:
             InvalidArgumentError: args is not a list or tuple, or they are nested too deeply.
             FailedPreconditionError: called inside another `run`.
         """
-        if not callable(fn):
-            raise TypeError(f"strategy.run takes a function; got {type(fn).__name__}.")
+        require_function(fn, "strategy.run")
         require_arguments(args, kwargs, "strategy.run")
         if options is not None:
             raise InvalidArgumentError(f"options={options!r}: there is nothing to choose about strategy.run here; leave it out.")

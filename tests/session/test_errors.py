@@ -173,12 +173,17 @@ def test_wrong_arguments_are_refused_and_change_nothing() -> None:
         (TypeError, lambda: sd.Session(3, sd.Cluster({"worker": 1}))),  # type: ignore[arg-type]
         (TypeError, lambda: sd.Session(lambda cluster: None, {"worker": 1})),  # type: ignore[arg-type]
         (TypeError, lambda: sd.Session(lambda cluster: None, sd.Cluster({"worker": 1}), [{"at_s": 1}])),  # type: ignore[list-item]
-        (errors.FailedPreconditionError, lambda: sd.Session(lambda cluster: None, sd.Cluster({"worker": 1}, engine="in_process"))),
     ]
     for error, call in wrong:
         with pytest.raises(error):
             call()
     assert session.digest() == before and session.commands == [] and session.now == 0.0005
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_cluster_without_time_has_no_session(isolated: bool) -> None:
+    with pytest.raises(errors.FailedPreconditionError, match="A session stands still between two events of virtual time"):
+        sd.Session(lambda cluster: None, sd.Cluster({"worker": 1}, engine="in_process", isolated=isolated))
 
 
 @pytest.mark.parametrize("what", ["fork", "rewind", "inject", "trace", "open_share"])
