@@ -95,7 +95,9 @@ def _kept(name: str, leaf: Tree) -> Tree:
     """An argument as it is now; an array of NumPy with a dtype that JAX keeps."""
     leaf = snapshot(leaf)
     require_unmasked(leaf, f"an argument of {name}")
-    if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.itemsize >= WIDE_BYTES and leaf.dtype.kind in "iufc":
+    if not isinstance(leaf, (np.ndarray, np.generic)) or leaf.dtype.kind not in "iufc":
+        return leaf
+    if leaf.dtype.itemsize >= WIDE_BYTES or not leaf.dtype.isnative:
         wanted = kept_dtype(leaf.dtype)
         return leaf if wanted == leaf.dtype else narrowed(np.asarray(leaf), wanted, f"an argument of {name}")
     return leaf

@@ -21,13 +21,14 @@ NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void")
 
 
 def kept_dtype(dtype: DTypeLike) -> DType:
-    """The dtype that JAX has for this one: its 32-bit relative, unless x64 is on.
+    """The dtype that JAX has for this one: its 32-bit relative, unless x64 is on, and in the byte order of this machine.
 
     Example:
-        >>> kept_dtype("int64").name
-        'int32'
+        >>> kept_dtype("int64").name, kept_dtype(">f4").isnative
+        ('int32', True)
     """
-    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+    kept = np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+    return kept if kept.isnative else kept_dtype(kept.newbyteorder("="))
 
 
 def require_numbers(dtype_name: str, what: str) -> None:
