@@ -57,6 +57,7 @@ Element = Tree  # of arrays, numbers or strings: what a user puts into a pipelin
 ElementFunction = Callable[..., Element]  # of a user: called with an element, or with its parts where that is a plain tuple
 
 KEPT_KINDS = "biufcUS"
+MOST_BITS = 64
 
 
 @runtime_checkable
@@ -149,9 +150,15 @@ def text_of_objects(array: Array) -> Array:
             return array.astype(kind)
     if all(isinstance(item, (str, bytes, bool, int, float, complex, np.generic)) for item in flat):
         require_one_kind(flat)
+    bits = max([item.bit_length() for item in flat if isinstance(item, int)], default=0)
+    if bits > MOST_BITS:
+        raise InvalidArgumentError(f"a component holds a number of {bits} bits; expected at most {MOST_BITS}; hash such numbers first")
     odd = next(item for item in flat if not isinstance(item, str))
-    if isinstance(odd, int):
-        raise InvalidArgumentError(f"a component holds a number of {odd.bit_length()} bits; expected at most 64; hash such numbers first")
+    if all(isinstance(item, (bool, int, float, complex, np.number, np.bool_)) for item in flat):
+        raise InvalidArgumentError(
+            f"a component is an array of Python objects (dtype object) that are numbers, among them a {type(odd).__name__}; expected one "
+            'dtype; convert it, array.astype("float32")'
+        )
     raise InvalidArgumentError(
         f"a component holds Python objects, among them a {type(odd).__name__}; expected numbers, booleans or strings; "
         "convert it to an array, or return a tuple or dict of arrays"

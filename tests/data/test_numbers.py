@@ -60,3 +60,16 @@ def test_element_nested_thousands_deep_is_refused_and_does_no_harm(wrap: Callabl
             Dataset.from_tensors(deep)
         with pytest.raises(InvalidArgumentError, match="nested"):
             list(Dataset.range(2).map(lambda x: deep))
+
+
+@pytest.mark.parametrize("numbers", [[1, 2.5, True], [np.float32(1.0), 2], [[1, 2], [3, 4]]], ids=str)
+def test_numbers_in_an_array_of_objects_are_told_what_converts_them(numbers: list[Any]) -> None:
+    array = np.array(numbers, object)
+    with pytest.raises(InvalidArgumentError, match=r'Python objects .* that are numbers, .* array.astype\("float32"\)'):
+        Dataset.from_tensor_slices(array)
+    assert Dataset.from_tensor_slices(array.astype("float32")).cardinality() == len(numbers)
+
+
+def test_a_number_that_is_too_large_says_how_large_whatever_stands_before_it() -> None:
+    with pytest.raises(InvalidArgumentError, match="a number of 71 bits; expected at most 64"):
+        Dataset.from_tensor_slices([1, 2**70])
