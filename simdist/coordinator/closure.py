@@ -92,15 +92,13 @@ class Closure:
 
     def run(self, worker: Worker, take: TakeStep) -> object:
         """Call a plain function, on this worker; steps that it calls are steps of this closure."""
-        taken: list[Closure] = []
 
         def take_step(fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
-            if taken and self.strategy.serving.in_rounds:
-                raise second_step(fn.name, self.result.number, worker.name)
-            taken.append(replace(self, fn=fn, args=tuple(args), kwargs=kwargs, repeat=1, key=None))
-            result = take(taken[-1])
             running = running_closure.get()
             assert running is not None
+            if running.changed and self.strategy.serving.in_rounds:
+                raise second_step(fn.name, self.result.number, worker.name)
+            result = take(replace(self, fn=fn, args=tuple(args), kwargs=kwargs, repeat=1, key=None))
             running.changed.extend(result.changed())
             return result.value(self.strategy.engine)
 

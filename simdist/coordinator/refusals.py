@@ -30,16 +30,16 @@ def require_outside_of_closures(strategy: object, what: str) -> None:
 
 
 def second_step(name: str, closure: int, worker: str) -> FailedPreconditionError:
-    """The error of a plain function that takes a second step where a closure counts with its round.
+    """The error of a plain function that takes one more step after one that changes variables, where a closure counts with its round.
 
     Args:
         name: of the step.
         closure, worker: in which it was called, and where.
     """
     return FailedPreconditionError(
-        f"{name} is the second step of closure {closure} on {worker}, a plain function. Under mode='sync' and mode='bounded' the first one "
-        "counts when its round is complete, so the second would not see it. Take one step in each function that is scheduled: put what it "
-        "does into one function under @sd.function, and schedule more of them."
+        f"{name} is a second step of closure {closure} on {worker}, a plain function, after one that changes variables. Under mode='sync' "
+        "and mode='bounded' that one counts when its round is complete, so the second would not see it. Let the last step of each function "
+        "that is scheduled be the one that changes variables: put what it does into one function under @sd.function, and schedule more."
     )
 
 

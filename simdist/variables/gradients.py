@@ -42,7 +42,8 @@ def value_and_grad(
     Outside of every step it is a step of its own, traced anew in each call: put what runs often under ``@sd.function``.
 
     Raises:
-        FailedPreconditionError: called in a plain function that a coordinator has scheduled.
+        FailedPreconditionError: called in a plain function that a coordinator has scheduled, in rounds, after a step that has changed
+            variables.
         InvalidArgumentError: a variable beside one of its shards, a loss that has axes, or `fn` reads a variable that it has changed by an
             optimizer.
         TypeError: `fn` is no function, or returns no loss, `variables` is a single one, or `has_aux` neither True nor False.

@@ -121,7 +121,8 @@ class Optimizer:
             skip_gradients_aggregation: True where the gradients are those of all replicas already; default False.
 
         Raises:
-            FailedPreconditionError: called in a plain function that a coordinator has scheduled.
+            FailedPreconditionError: called in a plain function that a coordinator has scheduled, in rounds, after a step that has changed
+                variables.
             InvalidArgumentError: a gradient of another shape than its variable, or of numbers that its dtype cannot hold (digits in a
                 variable of whole numbers, an imaginary part in one of floats); two of one variable; or new values that no maximum of all
                 combines: with an Optax transformation, `sync_every`, `backup_workers`, or several workers of parameter servers.

@@ -196,18 +196,49 @@ def test_what_counts_with_the_reply_is_not_used_before() -> None:
 
 
 @pytest.mark.parametrize("options", [{"mode": "sync"}, {"mode": "bounded", "staleness": 1}], ids=str)
-def test_in_rounds_a_function_takes_one_step(options: dict[str, Any]) -> None:
+def test_in_rounds_a_function_takes_one_step_that_changes_something(options: dict[str, Any]) -> None:
     coordinator, v, _ = made(devices=2, **options)
     step = sd.function(lambda: v.assign_add(v.value))
     coordinator.schedule(lambda: (step(), step()))
-    with pytest.raises(sd.errors.FailedPreconditionError, match="second step of closure 0 on worker:0"):
+    with pytest.raises(
+        sd.errors.FailedPreconditionError, match="second step of closure 0 on worker:0, a plain function, after one that changes variables"
+    ):
         coordinator.join()
     coordinator.schedule(lambda: (step(), float(v)))
     with pytest.raises(sd.errors.FailedPreconditionError, match=r"v was changed by a step .*, which counts with its round"):
         coordinator.join()
-    assert coordinator.schedule(lambda: (float(v), step())).fetch()[0] == 1.0
+    look = sd.function(lambda: v.value + 1.0)
+    assert coordinator.schedule(lambda: (float(v), float(look()), step())).fetch()[:2] == (1.0, 2.0)
     coordinator.join()
     assert float(v) == 2.0
+
+
+@pytest.mark.parametrize("fault", [None, "a crash", "a pause", "a silent worker"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_function_may_look_at_gradients_before_it_applies_them(options: dict[str, Any], fault: str | None) -> None:
+    def trained(plain: bool) -> list[float]:
+        given: dict[str, Any] = {**options, "exactly_once": True}
+        strategy = sd.ParameterServerStrategy(cluster := sd.Cluster({"worker": 1, "ps": 2}), **given)
+        with strategy.scope():
+            v, w = (sd.Variable(jnp.float32(value)) for value in (1.0, 2.0))
+            optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
+        coordinator = sd.ClusterCoordinator(strategy)
+        if fault is not None:
+            FAULTS[fault](cluster)
+
+        def function() -> Any:
+            _, gradients = sd.value_and_grad(lambda: (v.value * w.value - 3.0) ** 2, [v, w])()
+            if plain:
+                sd.sleep(0.7)  # a fault comes
+            optimizer.apply_gradients(zip(gradients, [v, w], strict=True))
+
+        for _ in range(6):
+            coordinator.schedule(function if plain else sd.function(function))
+        coordinator.join()
+        assert int(np.asarray(optimizer.iterations)) == 6
+        return [float(v), float(w)]
+
+    assert trained(plain=True) == pytest.approx(trained(plain=False), rel=1e-6)
 
 
 @pytest.mark.parametrize("fault", [None, "a server that is away", *FAULTS])
