@@ -223,6 +223,7 @@ def is_default(scope: object) -> bool:
 
 
 def _default_scope() -> Scope:
+    _late_libraries_added()  # nobody opens this scope
     known = _default.get()
     if not known:
         if not _make_default:

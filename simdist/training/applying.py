@@ -21,6 +21,7 @@ from simdist.training.adoption import StepScope
 from simdist.training.stateless_step import Values, current_step
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable, LearningRate, trained_variables
 from simdist.variables.optimizer import Optimizer, renew_rules
+from simdist.variables.variable import Variable
 
 __all__ = ["install"]
 
@@ -32,10 +33,12 @@ def _applied_by_strategies(original: Callable[..., None]) -> Callable[..., None]
     """Keras' `apply`, but for variables of strategies, which apply the update themselves."""
 
     def apply(self: KerasOptimizer, grads: Gradients, trainable_variables: Sequence[KerasVariable] | None = None) -> None:
-        if not isinstance(stateless_scope.get_stateless_scope(), StepScope):
+        variables = list(trained_variables(self) if trainable_variables is None else trainable_variables)
+        in_step = isinstance(stateless_scope.get_stateless_scope(), StepScope)
+        # Keras would change a variable that is none of its own, and then miss what only its own have.
+        if not in_step and not any(isinstance(variable, Variable) for variable in variables):
             original(self, grads, trainable_variables)
             return
-        variables = list(trained_variables(self) if trainable_variables is None else trainable_variables)
         step = current_step()
         gradients = list(grads) if step is None else step.weighed(grads, variables)
         _wrapped(self).apply_gradients(zip(gradients, variables, strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -271,3 +273,43 @@ def test_an_optimizer_refuses_variables_that_it_was_not_built_for() -> None:
     sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(jnp.ones(1), v)])))()
     with pytest.raises(sd.errors.InvalidArgumentError, match="was built for"):
         sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(jnp.ones(1), v), (jnp.ones(1), w)])))()
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_variables_of_a_strategy_are_changed_outside_of_every_step_too(strategy: str, optimizer: str) -> None:
+    def trained(make: Any) -> list[Any]:
+        chosen = getattr(plain.optimizers, optimizer)(0.1)
+        variables = [make(np.arange(6, dtype=np.float32)), make(np.ones((4, 2), np.float32))]
+        for scale in (1.0, -0.5, 2.0):
+            chosen.apply_gradients([(scale * np.asarray(variable) + 1.0, variable) for variable in variables])
+        assert int(chosen.iterations.numpy()) == 3
+        return [np.asarray(variable) for variable in variables]
+
+    expected = trained(plain.Variable)
+    with STRATEGIES[strategy]().scope():
+        found = trained(sd.Variable)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+WITHOUT_A_SCOPE = """
+import keras
+import numpy as np
+import simdist as sd
+
+v, optimizer = sd.Variable(np.ones(2, np.float32)), keras.optimizers.SGD(0.1)
+step = sd.function(lambda: optimizer.apply_gradients([(v.value, v)]))
+for change in ({first}, {second}):
+    change()
+    print([round(float(value), 3) for value in v.numpy()], int(optimizer.iterations.numpy()))
+"""
+
+
+@pytest.mark.parametrize("order", [("step", "outside"), ("outside", "step")], ids=str)
+def test_where_only_plain_keras_is_imported_and_no_scope_is_open_it_is_the_same(order: tuple[str, str]) -> None:
+    calls = {"step": "step", "outside": "lambda: optimizer.apply_gradients([(np.ones(2, np.float32), v)])"}
+    script = WITHOUT_A_SCOPE.format(first=calls[order[0]], second=calls[order[1]])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    second = {"step": 0.81, "outside": 0.8}[order[1]]
+    assert done.stdout.splitlines() == ["[0.9, 0.9] 1", f"[{second}, {second}] 2"], done.stderr
