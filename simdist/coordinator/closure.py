@@ -92,14 +92,18 @@ class Closure:
 
     def run(self, worker: Worker, take: TakeStep) -> object:
         """Call a plain function, on this worker; steps that it calls are steps of this closure."""
+        changing: list[StepFunction] = []  # steps that have changed something, or have failed and perhaps have
 
         def take_step(fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
+            if changing and self.strategy.serving.in_rounds:
+                raise second_step(fn.name, self.result.number, worker.name)
+            changing.append(fn)
+            result = take(replace(self, fn=fn, args=tuple(args), kwargs=kwargs, repeat=1, key=None))
             running = running_closure.get()
             assert running is not None
-            if running.changed and self.strategy.serving.in_rounds:
-                raise second_step(fn.name, self.result.number, worker.name)
-            result = take(replace(self, fn=fn, args=tuple(args), kwargs=kwargs, repeat=1, key=None))
-            running.changed.extend(result.changed())
+            running.changed.extend(changed := result.changed())
+            if not changed:
+                changing.pop()
             return result.value(self.strategy.engine)
 
         self._keep_pipelines(worker)

@@ -207,6 +207,16 @@ def test_in_rounds_a_function_takes_one_step_that_changes_something(options: dic
     coordinator.schedule(lambda: (step(), float(v)))
     with pytest.raises(sd.errors.FailedPreconditionError, match=r"v was changed by a step .*, which counts with its round"):
         coordinator.join()
+    fails = sd.function(lambda x: (v.assign_add(x * 1.0), sd.check_numerics(jnp.log(x), "a logarithm")))
+
+    def goes_on() -> None:
+        with pytest.raises(sd.errors.InvalidArgumentError, match="a logarithm"):
+            fails(jnp.float32(-1.0))
+        step()
+
+    coordinator.schedule(goes_on)
+    with pytest.raises(sd.errors.FailedPreconditionError, match="second step of closure"):
+        coordinator.join()
     look = sd.function(lambda: v.value + 1.0)
     assert coordinator.schedule(lambda: (float(v), float(look()), step())).fetch()[:2] == (1.0, 2.0)
     coordinator.join()
