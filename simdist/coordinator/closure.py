@@ -104,7 +104,8 @@ class Closure:
             running.changed.extend(changed := result.changed())
             if not changed:
                 changing.pop()
-            return result.value(self.strategy.engine)
+            engine = self.strategy.engine
+            return None if engine.numerics == "off" else result.value(engine)
 
         self._keep_pipelines(worker)
         with self._running_on(worker, take_step):

@@ -104,7 +104,7 @@ class CoordinatorSteps:
             )
 
     def run(self, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> Tree:
-        """Run a step on the chief; its values, as numpy arrays."""
+        """Run a step on the chief; its values, as numpy arrays, or None where no numbers are computed."""
         engine = self.strategy.engine
         engine.require_usable(f"The step {fn.name} was called")
         self.warn(f"The step {fn.name}")
@@ -118,7 +118,7 @@ class CoordinatorSteps:
         result = handle.wait()
         handle.accept()
         assert isinstance(result, StepResult)
-        return result.value(engine)
+        return None if engine.numerics == "off" else result.value(engine)
 
 
 def move_to_chief(strategy: ServerStrategy, program: Program) -> None:

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 import jax
 
 from simdist.arguments import flag
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Tree, is_array
 from simdist.program.operations import Rule, VariableHandle
 from simdist.program.scope import current_scope
@@ -43,7 +43,7 @@ def value_and_grad(
 
     Raises:
         FailedPreconditionError: called in a plain function that a coordinator has scheduled, in rounds, after a step that has changed
-            variables.
+            variables; or outside of every step where no numbers are computed.
         InvalidArgumentError: a variable beside one of its shards, a loss that has axes, or `fn` reads a variable that it has changed by an
             optimizer.
         TypeError: `fn` is no function, or returns no loss, `variables` is a single one, or `has_aux` neither True nor False.
@@ -72,7 +72,13 @@ def value_and_grad(
     def run(*args: P.args, **kwargs: P.kwargs) -> tuple[Value, list[jax.Array]]:
         tracer = active_tracer()
         if tracer is None:
-            return current_scope().eagerly(lambda: run(*args, **kwargs), "sd.value_and_grad", False)
+            found = current_scope().eagerly(lambda: run(*args, **kwargs), "sd.value_and_grad", False)
+            if found is None:
+                raise FailedPreconditionError(
+                    'sd.value_and_grad was called outside of every step, on a cluster with numerics="off", which computes no gradients to '
+                    "give. Call it in a step, under @sd.function, whose time is simulated as a whole."
+                )
+            return found
         held_back: list[tuple[Rule, tuple[VariableHandle, ...], int]] = []
 
         def pure(values: list[jax.Array]) -> tuple[Tree, tuple[Tree, list[jax.Array]]]:

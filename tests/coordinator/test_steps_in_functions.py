@@ -302,3 +302,31 @@ def test_a_step_of_another_strategy_is_refused(engine: Any) -> None:
     coordinator.schedule(lambda: other.run(sd.function(lambda: 1)))
     with pytest.raises(TypeError, match="A step was called directly under ParameterServerStrategy"):
         coordinator.join()
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_without_numbers_a_step_gives_none_and_takes_its_time(devices: int) -> None:
+    def run(numerics: Any) -> tuple[float, list[Any]]:
+        strategy = sd.ParameterServerStrategy(cluster := sd.Cluster({"worker": 2, "ps": 1}, numerics=numerics), devices_per_worker=devices)
+        with strategy.scope():
+            v = sd.Variable(jnp.float32(1.0), aggregation="mean")
+        step = sd.function(seconds=1.0)(lambda: (v.assign(v.value * 2.0), v.value)[1])
+        coordinator = sd.ClusterCoordinator(strategy)
+        results = [coordinator.schedule(lambda: (step() is None, "done")) for _ in range(4)]
+        coordinator.join()
+        found = [result.fetch() for result in results]
+        assert (step() is None) == (numerics == "off")  # on the chief
+        return cluster.now, found
+
+    (seconds, found), (expected_s, _) = run("off"), run("deferred")
+    assert found == [(True, "done")] * 4 and seconds == pytest.approx(expected_s, rel=1e-12)
+
+
+def test_without_numbers_gradients_outside_of_steps_are_refused() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, numerics="off"))
+    with strategy.scope():
+        v = sd.Variable(1.0)
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(lambda: sd.value_and_grad(lambda: v.value**2, [v])())
+    with pytest.raises(sd.errors.FailedPreconditionError, match="outside of every step, on a cluster with numerics="):
+        coordinator.join()
