@@ -46,24 +46,30 @@ _mapped = shared("kernels of all replicas", KEPT_KERNELS)
 _batched = shared("batched kernels of all replicas", KEPT_KERNELS)
 
 
-def mapped_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
+def mapped_kernel(
+    kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int, fed_once: frozenset[int] = frozenset()
+) -> Kernel | None:
     """The kernel that does for all lanes what `kernel` does for one.
 
     Args:
         kernel: of one lane.
-        reads: the types of the bundles that are its first inputs; the other inputs differ from lane to lane.
+        reads: the types of the bundles that are its first inputs; the other inputs are fed to it.
         forms: how the lanes read each of them.
         lanes: how many there are.
+        fed_once: of the other inputs those that are the same for all lanes, by their places among all inputs.
 
     Returns:
-        A kernel of the shared bundles, stacks and separate bundles in the order of `reads`, and of stacks of the other inputs; None
-        where its bits would differ from those of single calls.
+        A kernel of the shared bundles, stacks and separate bundles in the order of `reads`, and of the other inputs, as stacks unless they
+        are fed once; None where its bits would differ from those of single calls.
     """
-    found: list[Kernel | None] = _mapped.get((kernel, tuple(reads), forms, lanes), lambda: [_tried(kernel, reads, forms, lanes)])
+    key = (kernel, tuple(reads), forms, lanes, fed_once)
+    found: list[Kernel | None] = _mapped.get(key, lambda: [_tried(kernel, reads, forms, lanes, fed_once)])
     return found[0]
 
 
-def batched_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
+def batched_kernel(
+    kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int, fed_once: frozenset[int] = frozenset()
+) -> Kernel | None:
     """As `mapped_kernel`, with all lanes in one batch: the numbers are close to those of single calls, and not the same (class E2).
 
     Returns:
@@ -71,23 +77,23 @@ def batched_kernel(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[For
     """
 
     def make() -> list[Kernel | None]:
-        return [_kernel(kernel, reads, forms, lanes, _in_a_batch) if _can_be_tried(kernel) else None]
+        return [_kernel(kernel, reads, forms, lanes, fed_once, _in_a_batch) if _can_be_tried(kernel) else None]
 
-    found: list[Kernel | None] = _batched.get((kernel, tuple(reads), forms, lanes), make)
+    found: list[Kernel | None] = _batched.get((kernel, tuple(reads), forms, lanes, fed_once), make)
     return found[0]
 
 
-def _tried(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int) -> Kernel | None:
+def _tried(kernel: Kernel, reads: Sequence[BundleType], forms: tuple[Form, ...], lanes: int, fed_once: frozenset[int]) -> Kernel | None:
     """The loop, if it keeps the bits."""
     if not _can_be_tried(kernel):
         return None
     with jax.core.eval_context(), suppress(Exception):  # a kernel that fails is called by itself, and says so there
         rng = np.random.default_rng(0)
-        mapped = _kernel(kernel, reads, forms, lanes, _in_a_loop)
+        mapped = _kernel(kernel, reads, forms, lanes, fed_once, _in_a_loop)
         # Two orders of addition often agree in one sum, and hardly ever in many.
         for _ in range(max(2, -(-TRIED_CALLS // lanes))):
-            samples = _samples(rng, kernel, reads, forms, lanes)
-            if not _equal(mapped(*_together(samples, reads, forms)), [kernel(*sample) for sample in samples]):
+            samples = _samples(rng, kernel, reads, forms, lanes, fed_once)
+            if not _equal(mapped(*_together(samples, reads, forms, fed_once)), [kernel(*sample) for sample in samples]):
                 return None
         return mapped
     return None
@@ -108,17 +114,27 @@ def _can_be_tried(kernel: Kernel) -> bool:
     return not kernel.closed.effects and "while" not in names and not any("callback" in name or "debug" in name for name in names)
 
 
-def _kernel(kernel: Kernel, reads: Sequence[BundleType], forms: Sequence[Form], lanes: int, run: Run) -> Kernel:
+def _kernel(kernel: Kernel, reads: Sequence[BundleType], forms: Sequence[Form], lanes: int, fed_once: frozenset[int], run: Run) -> Kernel:
     bundles: list[Aval] = []
     for avals, form in zip(reads, forms, strict=True):
         bundles += {Form.SHARED: avals, Form.STACKED: stacked_type(avals, lanes), Form.SEPARATE: avals * lanes}[form]
-    fed = stacked_type(kernel.in_avals[sum(map(len, reads)) :], lanes)
-    function = partial(_run_lanes, kernel, tuple(reads), tuple(forms), lanes, run)
+    fed = [
+        aval if place in fed_once else stacked_type([aval], lanes)[0]
+        for place, aval in enumerate(kernel.in_avals)
+        if place >= sum(map(len, reads))
+    ]
+    function = partial(_run_lanes, kernel, tuple(reads), tuple(forms), lanes, fed_once, run)
     return kernel_of(f"{kernel.name} of {lanes} replicas", function, [*bundles, *fed])
 
 
 def _run_lanes(
-    kernel: Kernel, reads: Sequence[BundleType], forms: Sequence[Form], lanes: int, run: Run, *arrays: jax.Array
+    kernel: Kernel,
+    reads: Sequence[BundleType],
+    forms: Sequence[Form],
+    lanes: int,
+    fed_once: frozenset[int],
+    run: Run,
+    *arrays: jax.Array,
 ) -> Sequence[jax.Array]:
     """The kernel for each lane, by `run`."""
     left = list(arrays)
@@ -134,7 +150,8 @@ def _run_lanes(
             else:
                 stacks[position] = jnp.stack(taken[number::width]) if form is Form.SEPARATE else taken[number]
             position += 1
-    stacks.update(enumerate(left, start=position))
+    for place, array in enumerate(left, start=position):
+        (shared_inputs if place in fed_once else stacks)[place] = array
     order = sorted(stacks)
 
     def lane(given_to_it: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
@@ -153,11 +170,16 @@ def _in_a_batch(lane: OneLane, stacks: tuple[jax.Array, ...]) -> Sequence[jax.Ar
 
 
 def _samples(
-    rng: np.random.Generator, kernel: Kernel, reads: Sequence[BundleType], forms: Sequence[Form], lanes: int
+    rng: np.random.Generator,
+    kernel: Kernel,
+    reads: Sequence[BundleType],
+    forms: Sequence[Form],
+    lanes: int,
+    fed_once: frozenset[int],
 ) -> list[list[np.ndarray]]:
     """Random inputs for each lane; what is shared is the same object."""
     edges = [0, *np.cumsum([len(avals) for avals in reads]).tolist()]
-    is_shared = [False] * len(kernel.in_avals)
+    is_shared = [place in fed_once for place in range(len(kernel.in_avals))]
     for (first, last), form in zip(pairwise(edges), forms, strict=True):
         is_shared[first:last] = [form is Form.SHARED] * (last - first)
     common = [_sample(rng, aval) for aval in kernel.in_avals]
@@ -174,7 +196,9 @@ def _sample(rng: np.random.Generator, aval: Aval) -> np.ndarray:
     return rng.integers(0, 2, aval.shape).astype(dtype)
 
 
-def _together(samples: list[list[np.ndarray]], reads: Sequence[BundleType], forms: Sequence[Form]) -> list[np.ndarray]:
+def _together(
+    samples: list[list[np.ndarray]], reads: Sequence[BundleType], forms: Sequence[Form], fed_once: frozenset[int]
+) -> list[np.ndarray]:
     """The inputs of the mapped kernel, from those of the lanes."""
     given: list[np.ndarray] = []
     place = 0
@@ -187,4 +211,5 @@ def _together(samples: list[list[np.ndarray]], reads: Sequence[BundleType], form
         else:
             given += [sample[n] for sample in samples for n in places]
         place += len(avals)
-    return given + [np.stack([sample[n] for sample in samples]) for n in range(place, len(samples[0]))]
+    fed = range(place, len(samples[0]))
+    return given + [samples[0][n] if n in fed_once else np.stack([sample[n] for sample in samples]) for n in fed]

@@ -23,7 +23,7 @@ from simdist.caches import bounded
 from simdist.ledger.entry import Site, Where
 from simdist.ledger.mapped import Form, batched_kernel, mapped_kernel
 from simdist.ledger.stacked_batch import can_be_stacked, stacked, stacked_arrays
-from simdist.program.arrays import Arrays
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Aval, Bundle, BundleType, stacked_type
@@ -31,6 +31,8 @@ from simdist.program.values import Aval, Bundle, BundleType, stacked_type
 __all__ = ["ReplicaLane", "ReplicaLanes", "lane_kernel", "lanes_of", "stack_of"]
 
 
+# A smaller array is copied for each lane: nearly all are, and their kernels are the same, whatever the arrays are.
+LARGE_BYTES = 1 << 16
 ON_THEIR_OWN = ("off", "shard_map")
 """Where each call is noted by itself: "shard_map" finds equal calls itself, and spreads them over devices."""
 
@@ -148,14 +150,17 @@ class _EqualCalls:
             return
         batches = [call[1] for call in calls]
         make = batched_kernel if self.ledger.numerics == "vmap" else mapped_kernel
-        kernel = make(self.site.kernel, self.site.reads, tuple(forms), self.count) if can_be_stacked(batches) else None
+        columns = list(zip(*(call[2] for call in calls), strict=True))
+        end = len(self.site.kernel.in_avals)
+        fed_once = frozenset([end - len(columns) + number for number, column in enumerate(columns) if _is_one_large_array(column)])
+        kernel = make(self.site.kernel, self.site.reads, tuple(forms), self.count, fed_once) if can_be_stacked(batches) else None
         if kernel is None:
             self.note_singly()
             return
         batch = stacked(batches)
         self.is_noted = True
         inputs = [bundle for form, position in zip(forms, range(len(forms)), strict=True) for bundle in _given(form, position, calls)]
-        host = tuple([stacked_arrays(column) for column in zip(*(call[2] for call in calls), strict=True)])
+        host = tuple([column[0] if _is_one_large_array(column) else stacked_arrays(column) for column in columns])
         reads = [bundle.avals for bundle in inputs]
         site = self.ledger.site(kernel, reads, [stacked_type(avals, self.count) for avals in self.site.writes])
         stacks = self.ledger.call(site, inputs, batch, host, calls[0][3])
@@ -244,6 +249,11 @@ def _form(bundles: Sequence[Bundle]) -> Form:
     if all(bundle is wholes[0] for bundle in wholes):
         return Form.SHARED
     return Form.STACKED if stack_of(bundles) is not None else Form.SEPARATE
+
+
+def _is_one_large_array(arrays: Sequence[Array]) -> bool:
+    """Whether all lanes are fed the same array, of which a stack would have a copy for each."""
+    return arrays[0].nbytes >= LARGE_BYTES and all(array is arrays[0] for array in arrays)
 
 
 def _whole(bundle: Bundle) -> Bundle:

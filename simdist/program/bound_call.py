@@ -25,6 +25,7 @@ CallKey = tuple[Hashable, ...]
 """What must be equal for two calls to be able to share a program, batches apart."""
 # A number of so many bytes may be wider than JAX keeps.
 WIDE_BYTES = 8
+_UNKNOWN = object()
 ITERATOR = ("iterator",)
 """What is fixed of an iterator: that it is one."""
 
@@ -71,8 +72,18 @@ def bound_for_each(name: str, args: Sequence[Tree], kwargs: dict[str, Tree], res
     local_specs = tuple([_local_spec(leaf) for leaf in given])
     calls: list[BoundCall] = []
     before: tuple[Hashable, ...] | None = None
+    same: list[Tree] = [_UNKNOWN] * len(given)  # what is kept of the arguments that are the same for all
     for resolve in resolves:
-        leaves = tuple([_kept(name, resolve(leaf)) for leaf in given])
+        kept: list[Tree] = []
+        for number, leaf in enumerate(given):
+            resolved = resolve(leaf)
+            if resolved is not leaf:
+                kept.append(_kept(name, resolved))
+                continue
+            if same[number] is _UNKNOWN:
+                same[number] = _kept(name, leaf)
+            kept.append(same[number])
+        leaves = tuple(kept)
         if calls and all(map(_are_equal_arrays, leaves, calls[-1].leaves)):
             calls.append(BoundCall(structure, leaves, local_specs, (), leaves, calls[-1].key))
             continue

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from simdist.program.arrays import jax_array
+from simdist.program.arrays import Array
 from simdist.program.kernels import kernel_of
 from simdist.program.operations import (
     Argument,
@@ -100,11 +99,10 @@ class _Linker:
         self.constants: list[tuple[Slot, Bundle]] = []
         self.argument_avals: list[Aval] = []
         self.position_avals: dict[int, Aval] = {}
-        if program.constants:
-            bundle = Bundle.of([jax_array(np.array(array)) for array in program.constants.values()])
+        for registers, bundle in layout.constants.of(program):
             self.constants.append((self._slot(bundle.avals), bundle))
-            for position, register in enumerate(program.constants):
-                self.source[register] = [("slot", self.constants[0][0], position)]
+            for position, register in enumerate(registers):
+                self.source[register] = [("slot", self.constants[-1][0], position)]
 
     def link(self) -> LinkedProgram:
         result, rebuild = -1, list
@@ -305,14 +303,19 @@ class _Linker:
         slot = self._slot(tuple(self._aval(piece) for piece in pieces))
         registers = list(dict.fromkeys(register for register, _ in pieces))
         if pieces and all(register in self.program.constants for register in registers):
-            arrays = [piece_of(jax_array(np.array(self.program.constants[register])), part) for register, part in pieces]
-            self.constants.append((slot, Bundle.of(arrays)))
+            self.constants.append((slot, self._constant_pieces(pieces)))
         elif pieces:
             self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)
         else:
             self.slot_avals[slot] = ()
         self.packed[tuple(pieces)] = slot
         return slot
+
+    def _constant_pieces(self, pieces: list[Piece]) -> Bundle:
+        def cut(arrays: Sequence[Array]) -> list[Array]:
+            return [piece_of(jnp.asarray(array), part) for array, (_, part) in zip(arrays, pieces, strict=True)]
+
+        return self.layout.constants.pieces(self.program, tuple(pieces), cut, [register for register, _ in pieces])
 
     def _run(
         self,

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from simdist.errors import UnavailableError
 from simdist.program.arrays import Array
+from simdist.program.constants import Constants
 from simdist.program.values import Aval
 from simdist.variables.shard_range import ShardRange
 
@@ -190,12 +191,16 @@ class Layout:
 
     Args:
         versions: keeps the values.
+
+    Attributes:
+        constants: what steps have from their tracing.
     """
 
     def __init__(self, versions: GroupVersions) -> None:
         self.groups: list[Group] = []
         self.version = 0
         self.versions = versions
+        self.constants = Constants()
 
     def add(self, cell: Cell, array: Array) -> None:
         """Store a new cell, in a group of its own.
