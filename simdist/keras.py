@@ -27,13 +27,14 @@ with needs("simdist.keras", "keras"):
 if _keras.backend.backend() != "jax":
     raise FailedPreconditionError(f"KERAS_BACKEND is {_keras.backend.backend()!r}, but simdist computes with JAX. Set KERAS_BACKEND=jax.")
 
-from simdist.training import adoption, applying, global_denominators, lookups, synchronised_moments
+from simdist.training import adoption, applying, global_denominators, lookups, plain_models, synchronised_moments
 
 adoption.install()
 synchronised_moments.install()
 applying.install()
 global_denominators.install()
 lookups.install()
+plain_models.install()
 
 from simdist.training import callbacks as _own_callbacks  # noqa: E402
 from simdist.training.model import Model, Sequential  # noqa: E402

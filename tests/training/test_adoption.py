@@ -18,7 +18,6 @@ def test_a_plain_model_whose_variables_belong_to_a_strategy_is_refused_by_name(m
     strategy = sd.MirroredStrategy(2)
     with strategy.scope():
         model = plain.Sequential([plain.Input((3,)), plain.layers.Dense(1)])
-        model.compile("sgd", "mse")
     before = [np.asarray(variable) for variable in model.variables]
     data = (X,) if method == "predict" else (X, Y)
     scope = strategy.scope() if inside else plain.name_scope("outside")

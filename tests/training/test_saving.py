@@ -88,14 +88,14 @@ def test_keras_opens_files_of_ours_without_simdist(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [sequential, functional])
 def test_copies_of_a_model_belong_to_the_scope_that_they_are_made_in(make: Any) -> None:
-    model = trained(make)
+    model, of_keras = trained(make), make(plain)
     strategy = sd.OneDeviceStrategy()
     with strategy.scope():
         copies: list[Any] = [
             keras.models.clone_model(model),
             type(model).from_config(model.get_config()),
             keras.models.model_from_json(model.to_json()),
-            keras.models.clone_model(make(plain)) if make is sequential else keras.Model.from_config(make(plain).get_config()),
+            keras.models.clone_model(of_keras) if make is sequential else keras.Model.from_config(of_keras.get_config()),
         ]
     for copy in copies:
         assert copy.simdist_strategy is strategy
