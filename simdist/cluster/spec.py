@@ -107,14 +107,20 @@ class ClusterSpec:
         """The addresses of a job's tasks by index, with None where an index has no task.
 
         Raises:
-            InvalidArgumentError: if there is no such job.
+            InvalidArgumentError: if there is no such job, or an index is so large that the list would fill the memory.
 
         Example:
             >>> ClusterSpec({"ps": {0: "a:1", 2: "b:1"}}).job_tasks("ps")
             ['a:1', None, 'b:1']
         """
         tasks = self._tasks(job)
-        return [tasks.get(index) for index in range(max(tasks, default=-1) + 1)]
+        length = max(tasks, default=-1) + 1
+        if length > MOST_TASKS:
+            raise InvalidArgumentError(
+                f"job_tasks({job!r}) would be a list of {length:,} addresses, nearly all None, for the index {length - 1}. Ask for "
+                f"as_dict()[{job!r}], or for task_indices({job!r}) and the task_address of each."
+            )
+        return [tasks.get(index) for index in range(length)]
 
     def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
         """The spec as plain data: a list for a dense job, a dict for a sparse one, ``{}`` for one without tasks.

@@ -107,3 +107,12 @@ def test_more_tasks_than_memory_holds_are_refused_before_one_is_made(jobs: Any) 
 
 def test_a_hundred_thousand_workers_are_possible() -> None:
     assert ClusterSpec({"worker": 100_000, "ps": 10}).num_tasks("worker") == 100_000
+
+
+def test_a_list_of_tasks_that_would_fill_the_memory_is_refused_and_the_rest_stays_sparse() -> None:
+    spec = ClusterSpec({"worker": {0: "a:1", 10**9: "b:1"}})
+    with pytest.raises(InvalidArgumentError, match=r"1,000,000,001 addresses, nearly all None.*task_indices\('worker'\)"):
+        spec.job_tasks("worker")
+    assert spec.task_indices("worker") == [0, 10**9]
+    assert spec.as_dict() == {"worker": {0: "a:1", 10**9: "b:1"}}
+    assert len(ClusterSpec({"worker": {999_999: "a:1"}}).job_tasks("worker")) == 1_000_000
