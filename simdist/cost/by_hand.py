@@ -23,6 +23,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simdist.program.dot_algorithms import product_for_cpus
 from simdist.program.jaxprs import Atom, aval_in, num_elements
+from simdist.program.traces import jaxpr_of
 
 __all__ = ["flops_by_hand", "stand_in"]
 
@@ -46,9 +47,9 @@ def stand_in(eqn: JaxprEqn) -> ClosedJaxpr | None:
     kind = eqn.primitive.name
     if "callback" in kind or kind == "debug_print":
         made, given = list(map(_spec, eqn.outvars)), list(map(_spec, eqn.invars))
-        return jax.make_jaxpr(lambda *_: [jax.lax.empty(one.shape, one.dtype) for one in made])(*given)
+        return jaxpr_of(lambda *_: [jax.lax.empty(one.shape, one.dtype) for one in made], *given)
     join = JOINS.get(kind)
-    return product_for_cpus(eqn) if join is None else jax.make_jaxpr(lambda x: join(x, x))(_spec(eqn.invars[0]))
+    return product_for_cpus(eqn) if join is None else jaxpr_of(lambda x: join(x, x), _spec(eqn.invars[0]))
 
 
 def _spec(atom: Atom) -> jax.ShapeDtypeStruct:

@@ -18,6 +18,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simdist.program.jaxprs import aval_in, substituted
+from simdist.program.traces import jaxpr_of
 
 __all__ = ["with_axes_in_order"]
 
@@ -58,7 +59,7 @@ def _in_order(eqn: JaxprEqn) -> ClosedJaxpr | None:
         return jnp.transpose(made, np.argsort((batch_out, *of_out, feature_out)).tolist())
 
     specs = [jax.ShapeDtypeStruct(aval.shape, jnp.dtype(aval.dtype)) for aval in map(aval_in, eqn.invars)]
-    return jax.make_jaxpr(run)(*specs)
+    return jaxpr_of(run, *specs)
 
 
 def _with_groups_as_features(x: jax.Array, groups: int) -> jax.Array:

@@ -16,6 +16,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simdist.program.jaxprs import aval_in, substituted
+from simdist.program.traces import jaxpr_of
 
 __all__ = ["for_cpus", "product_for_cpus"]
 
@@ -44,7 +45,7 @@ def product_for_cpus(eqn: JaxprEqn) -> ClosedJaxpr | None:
     if _is_on_cpus(algorithm, tuple([spec.dtype for spec in specs]), out):
         return None
     params = {**eqn.params, "precision": None, "preferred_element_type": algorithm.accumulation_type or out}
-    return jax.make_jaxpr(lambda *arrays: eqn.primitive.bind(*arrays, **params).astype(out))(*specs)
+    return jaxpr_of(lambda *arrays: eqn.primitive.bind(*arrays, **params).astype(out), *specs)
 
 
 @functools.cache

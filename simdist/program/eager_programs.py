@@ -42,6 +42,7 @@ from simdist.program.operations import (
 from simdist.program.playback import Playback, Source, other_course
 from simdist.program.python_calls import PythonCall, bind_python
 from simdist.program.row_numbers import RowNumbers
+from simdist.program.traces import jaxpr_of
 from simdist.program.tracing import Tracer
 from simdist.program.values import Aval
 
@@ -130,7 +131,7 @@ def _python_kernel(program: Program, first: Compute, run: _PlayedStep, inputs: S
     if loose:
         count = len(first.inputs)
         specs = [jax.ShapeDtypeStruct(aval.shape, jnp.dtype(aval.dtype)) for aval in avals[:count]]
-        traced = jax.make_jaxpr(lambda *arrays: [*first.kernel.function(*arrays), *loose])(*specs)
+        traced = jaxpr_of(lambda *arrays: [*first.kernel.function(*arrays), *loose], *specs)
     call = PythonCall(run, [program.avals[register] for register in outputs], traced)
     return kernel_of(program.name, lambda *arrays: bind_python(call, arrays), avals)
 

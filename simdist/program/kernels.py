@@ -23,6 +23,7 @@ from simdist.program.convolutions import with_axes_in_order
 from simdist.program.dot_algorithms import for_cpus
 from simdist.program.jaxprs import aval_in, constants_in, frozen, primitives_in, variables_in
 from simdist.program.python_calls import calls_python, compiled_form
+from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval
 
 __all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of"]
@@ -105,7 +106,7 @@ def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals:
     """
     specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
     with kept_state():
-        closed = frozen(jax.make_jaxpr(lambda *arrays: tuple(function(*arrays)))(*specs))
+        closed = frozen(jaxpr_of(lambda *arrays: tuple(function(*arrays)), *specs))
     if calls_python(closed.jaxpr) or closed.effects or any("callback" in primitive for primitive in primitives_in(closed.jaxpr)):
         return Kernel(name, closed)  # its text does not say which Python it calls; and it goes when its program goes
     constants = [np.asarray(const) for const in constants_in(closed)]

@@ -33,6 +33,7 @@ from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.row_lookups import RowRead, found_row_reads
 from simdist.program.row_numbers import joint_count
 from simdist.program.sparse_sums import with_rows_in_sums
+from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval, aval_of
 
 __all__ = ["with_row_reads"]
@@ -128,7 +129,7 @@ class _Rewriting:
                 self._add(eqn)
             return [self._dense(var) for var in self.jaxpr.outvars]
 
-        return jax.make_jaxpr(step)()
+        return jaxpr_of(step)
 
     def _add(self, eqn: JaxprEqn) -> None:
         name = eqn.primitive.name

@@ -38,6 +38,7 @@ from jax.extend.core import JaxprEqn, Literal, Var
 from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, bind_collective
 from simdist.program.jaxprs import Atom, aval_in, called, variables_in
 from simdist.program.lookups import SPREAD
+from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval, aval_of
 
 __all__ = ["most_sum_rows", "rows_travel", "settled", "summed_rows", "with_rows_in_sums"]
@@ -126,7 +127,7 @@ def with_rows_in_sums(closed: jex_core.ClosedJaxpr) -> jex_core.ClosedJaxpr:
     if not any(_is_sparse_sum(eqn) for eqn in closed.jaxpr.eqns):
         return closed
     rewriting = _Rewriting(closed)
-    return jax.make_jaxpr(rewriting.run)()
+    return jaxpr_of(rewriting.run)
 
 
 def _is_sparse_sum(eqn: JaxprEqn) -> bool:

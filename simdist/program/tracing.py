@@ -33,6 +33,7 @@ from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.overlay import Overlay
 from simdist.program.scope import guarded
 from simdist.program.step_iterator import StepBatch
+from simdist.program.traces import jaxpr_of
 from simdist.program.valued_trace import GivenValues, ValuedTrace, placeholder_of
 from simdist.program.values import Aval, aval_of
 
@@ -142,7 +143,7 @@ class Tracer:
                 return list(map(placeholder_of, step()))
 
         with kept_state(_tracers, captures.entered), tracing_with(self), guarded(), captures.step():
-            closed = frozen(jax.make_jaxpr(outermost)())
+            closed = frozen(jaxpr_of(outermost))
         if any(isinstance(constant, jax.core.Tracer) for constant in constants_in(closed)):
             raise InvalidArgumentError(
                 "A step uses a value that exists only inside a jax.grad, scan, cond or vmap: a variable was assigned there, or a value was "

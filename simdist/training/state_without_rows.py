@@ -18,6 +18,7 @@ from simdist.program.arrays import Tree
 from simdist.program.dependencies import labels_of_results
 from simdist.program.jaxprs import variables_in
 from simdist.program.operations import Rule, VariableHandle
+from simdist.program.traces import jaxpr_of
 from simdist.program.tracing import Tracer
 
 __all__ = ["StateWithoutRows", "state_without_rows"]
@@ -92,7 +93,7 @@ def _traced(tracer: Tracer, call: Callable[[Tree], object], rows: Tree) -> State
         return [operand for _, _, operands in overlay.writes for operand in operands]
 
     seeds = dict(tracer.seeds)
-    closed = jax.make_jaxpr(assigned)(leaves)
+    closed = jaxpr_of(assigned, leaves)
     tracer.seeds = seeds  # those that have counted on are values of this jaxpr
     depend = [bool(label) for label in labels_of_results(closed.jaxpr, [1] * len(leaves))]
     values = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*closed.consts, *leaves], strict=True))

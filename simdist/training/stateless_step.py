@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from simdist.program.arrays import Tree
+from simdist.program.traces import jaxpr_of
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.training.additive import adds_up
@@ -148,7 +149,7 @@ def _counters(model: StrategyModel, data: Tree) -> frozenset[int]:
     others = StatelessStep(0, 1.0).state_of(model)[:3]
     avals = [jax.ShapeDtypeStruct(tuple(variable.shape), variable.dtype) for variable in metrics]
     try:
-        jaxpr = jax.make_jaxpr(lambda counts: model.train_step((*others, counts), data)[1][3])(avals).jaxpr
+        jaxpr = jaxpr_of(lambda counts: model.train_step((*others, counts), data)[1][3], avals).jaxpr
     except Exception:
         if not model.run_eagerly:
             raise

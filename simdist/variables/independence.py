@@ -16,6 +16,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.dependencies import labels_of_results
 from simdist.program.fixed_reads import traced_once
 from simdist.program.jaxprs import primitives_in
+from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval
 from simdist.variables.keras_copies import LARGE_BYTES
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer
@@ -142,7 +143,7 @@ def _what_reaches(jaxpr: Jaxpr, slot_optimizer: SlotOptimizer, count: int) -> tu
 def _jaxpr_of(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> Jaxpr:
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
-    return jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs).jaxpr
+    return jaxpr_of(slot_optimizer.apply, specs, state, specs).jaxpr
 
 
 def _uses(jaxpr: Jaxpr, prefixes: tuple[str, ...]) -> bool:

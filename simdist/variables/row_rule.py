@@ -23,6 +23,7 @@ from simdist.program.fixed_reads import traced_once
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.known_results import UnchangedInput, known_results
 from simdist.program.row_kernels import Port, local_rows, row_kernel_of
+from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval
 from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Group
@@ -180,7 +181,7 @@ def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tabl
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
     with jax.core.eval_context():
-        closed = jax.make_jaxpr(slot_optimizer.apply)(specs, state, specs)
+        closed = jaxpr_of(slot_optimizer.apply, specs, state, specs)
         gradients = [np.zeros(aval.shape, aval.dtype) if number in tables else None for number, aval in enumerate(avals)]
         results = known_results(closed, [*[None] * (len(avals) + len(state)), *gradients])
     kept = [*tables, *[len(avals) + number for number, spec in enumerate(state) if spec.shape in shapes]]

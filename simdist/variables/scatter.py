@@ -20,6 +20,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike
 from simdist.program.narrowing import canonical
 from simdist.program.operations import VariableHandle
+from simdist.program.traces import shapes_of
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.arithmetic import Index, checked_index
@@ -196,7 +197,7 @@ class Scatter(Gather, VariableHandle):
     def _rows_of(self, values: ArrayLike, rows: Elements) -> jax.Array:
         """The values for rows, or items, of this variable."""
         given = canonical(values, self.name, self.dtype)
-        wanted = jax.eval_shape(lambda: jnp.zeros(self.shape, self.dtype)[rows]).shape
+        wanted = shapes_of(lambda: jnp.zeros(self.shape, self.dtype)[rows]).shape
         try:
             fits = np.broadcast_shapes(given.shape, wanted) == wanted
         except ValueError:

@@ -21,6 +21,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, Tree
 from simdist.program.fixed_reads import traced_once
 from simdist.program.jaxprs import variables_in
+from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval, aval_of
 from simdist.variables.keras_copies import UNUSED_RATE, Role, apart, copy_for
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_scaling
@@ -129,7 +130,7 @@ def depends_on_values(transformation: GradientTransformation, cells: Sequence[tu
     """Whether the first state of an Optax transformation depends on what its variables hold, as that of schedule_free does."""
     specs = [jax.ShapeDtypeStruct(cell.aval.shape, jnp.dtype(cell.aval.dtype)) for _, cell in cells]
     try:
-        jaxpr = jax.make_jaxpr(lambda given: jax.tree_util.tree_leaves(transformation.init(given)))(specs).jaxpr
+        jaxpr = jaxpr_of(lambda given: jax.tree_util.tree_leaves(transformation.init(given)), specs).jaxpr
     except Exception:  # it looks at its values while it makes its state
         return True
     reached = set(jaxpr.invars)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -93,3 +95,9 @@ def test_what_is_global_to_the_process_is_as_it_was_after_ctrl_c_and_not_after_o
             assert float(keras.Variable(1.0).value) == 1.0, "in a stateless scope there are no new ones"
         else:
             scope.__exit__()
+
+
+def test_all_code_asks_for_jaxprs_and_shapes_in_the_one_way_that_leaves_nothing_open() -> None:
+    for path in Path(sd.__file__).parent.rglob("*.py"):
+        asked = {node.attr for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)}
+        assert path.name == "traces.py" or not asked & {"make_jaxpr", "eval_shape"}, f"{path}: use simdist.program.traces"

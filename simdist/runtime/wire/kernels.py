@@ -17,6 +17,7 @@ from jax import export
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.kernels import Kernel
+from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval
 from simdist.runtime.wire.codec import decode, encode
 
@@ -83,7 +84,7 @@ def _kernel_from(content: Any) -> Kernel:
             "Use the same kind on both sides."
         )
     avals = [Aval(tuple(aval.shape), str(aval.dtype)) for aval in exported.in_avals]
-    return Kernel(name, jax.make_jaxpr(lambda *arrays: tuple(exported.call(*arrays)))(*_specs(avals)))
+    return Kernel(name, jaxpr_of(lambda *arrays: tuple(exported.call(*arrays)), *_specs(avals)))
 
 
 def _specs(avals: Sequence[Aval]) -> list[jax.ShapeDtypeStruct]:

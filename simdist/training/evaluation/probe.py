@@ -19,6 +19,7 @@ from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sampl
 
 from simdist.program.arrays import Tree
 from simdist.program.fixed_reads import traced_once
+from simdist.program.traces import jaxpr_and_shapes_of, jaxpr_of, shapes_of
 from simdist.strategies.base import Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.additive import adds_up
@@ -77,9 +78,7 @@ def _probe_test(model: StrategyModel, batch: Example) -> Probe:
         logs, (_, after, counted) = model.test_step((trained, state, counts), data)
         return after, logs, counted
 
-    traced, (_, logs, _) = jax.make_jaxpr(step, return_shape=True)(
-        _avals(model.trainable_variables), _avals(others), _avals(metrics), _shapes(batch)
-    )
+    traced, (_, logs, _) = jaxpr_and_shapes_of(step, _avals(model.trainable_variables), _avals(others), _avals(metrics), _shapes(batch))
     changed = _changed(traced, others, len(model.trainable_variables))
     names = set(logs) if isinstance(logs, dict) else None
     before = len(model.trainable_variables) + len(others)
@@ -97,7 +96,7 @@ def _probe_prediction(model: StrategyModel, batch: Example) -> Probe:
         outputs, after = model.predict_step((trained, state), data)
         return after, outputs
 
-    traced = jax.make_jaxpr(step)(_avals(model.trainable_variables), _avals(others), given)
+    traced = jaxpr_of(step, _avals(model.trainable_variables), _avals(others), given)
     changed = _changed(traced, others, len(model.trainable_variables))
     may_be_split = not changed and not _has_fixed_batch(model, batch)
     return Probe(may_be_split and not _rows_know_of_others(lambda *args: step(*args)[1], model, given, may_be_fixed=False), changed)
@@ -174,7 +173,7 @@ def _forward(model: StrategyModel) -> Step:
 
 
 def _outputs(step: Step, model: StrategyModel, data: Tree) -> Tree:
-    return jax.eval_shape(step, _avals(model.trainable_variables), _avals(model.non_trainable_variables), data)
+    return shapes_of(step, _avals(model.trainable_variables), _avals(model.non_trainable_variables), data)
 
 
 def _features(batch: Example) -> Tree:
@@ -193,7 +192,7 @@ def _names_of_metrics(model: StrategyModel) -> set[str]:
         with backend.StatelessScope(state_mapping=list(zip(model.metrics_variables, values, strict=True))):
             found.update(model.get_metrics_result())
 
-    jax.eval_shape(results, _avals(model.metrics_variables))
+    shapes_of(results, _avals(model.metrics_variables))
     return found
 
 
