@@ -18,7 +18,7 @@ from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorke
 from simdist.coordinator.refusals import second_step
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.data.iterator import DatasetIterator
-from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError
+from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError, TimedOutError
 from simdist.input import DistributedIterator, InputContext
 from simdist.program.arrays import Tree
 from simdist.program.bound_call import BoundCall, fits_at_once
@@ -66,6 +66,13 @@ class Closure:
         """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""
         self.time_outs += 1
         return self.time_outs <= self.tolerated_time_outs
+
+    def timed_out_too_often(self, error: TimedOutError) -> TimedOutError:
+        """The error of a closure that is not run again after its last message was lost; it says how to be more patient."""
+        return TimedOutError(
+            f"{error} The closure was run again {self.tolerated_time_outs} times after such an error; ClusterCoordinator(..., "
+            "tolerated_time_outs=n) runs it again n times."
+        )
 
     def accepted(self, worker: str) -> None:
         """The closure counts, as this worker has run it: what it has taken of datasets is used up."""

@@ -330,10 +330,12 @@ class ClusterCoordinator:
             closure.accepted(attempt.worker)
             closure.result.take(call.value)
             self._carry_out(self.queue.completed(attempt))
-        elif isinstance(error, TimedOutError) and closure.may_be_tried_again():
+        elif not isinstance(error, TimedOutError):
+            self._carry_out(self.queue.raised(attempt, error))
+        elif closure.may_be_tried_again():
             self._carry_out(self.queue.timed_out(attempt))
         else:
-            self._carry_out(self.queue.raised(attempt, error))
+            self._carry_out(self.queue.raised(attempt, closure.timed_out_too_often(error)))
 
     def _accepted(self, call: Handle, ticket: int, attempt: Attempt) -> Exception | None:
         """Let what travelled with a reply count: now, or with its round."""

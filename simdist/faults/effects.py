@@ -104,6 +104,10 @@ class Effects(Protocol):
         """From now on a task may fall silent, or a message be lost, and nobody says so: what would wait for ever gets a time-out."""
         ...
 
+    def silent_until(self, second: float) -> None:
+        """A silence has begun, and will end at this second: who is patient with a task that does not answer is so until then."""
+        ...
+
     def disturb(self) -> None:
         """From now on messages may be lost, or take another time than they did: nothing about them may be worked out beforehand."""
         ...

@@ -131,6 +131,8 @@ class Faults(FaultPlan):
         fault.fired_s = self.effects.now
         heal = fault.begin(self.effects)
         if heal is not None and ends_s is not None:
+            if fault.silences:
+                self.effects.silent_until(ends_s)
             self.effects.later(ends_s - self.effects.now, lambda: self._end(fault, heal), awaited=fault.silences)
 
     def _end(self, fault: Fault, heal: Heal) -> None:

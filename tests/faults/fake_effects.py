@@ -103,6 +103,9 @@ class FakeEffects:
     def note(self, category: str, task: str, text: str, **facts: Any) -> None:
         self.notes.append((self.now, category, task, facts))
 
+    def silent_until(self, second: float) -> None:
+        """Nobody is patient here."""
+
     def expect_silence(self) -> None:
         self.expects_silence = True
 

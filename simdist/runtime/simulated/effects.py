@@ -46,6 +46,9 @@ class SimulatedEffects:
     def progress(self, task: str) -> int:
         return self.world.task(task).progress
 
+    def silent_until(self, second: float) -> None:
+        self.world.silence.ends_s = max(self.world.silence.ends_s, second)
+
     def disturb(self) -> None:
         self.world.disturb()
 

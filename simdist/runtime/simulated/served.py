@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from simdist.errors import UnavailableError
@@ -73,14 +73,16 @@ class Served:
         servers: all of a cluster, by task.
         serving: what those of this coordinator promise.
         number: of the coordinator, among those of the cluster.
+        silent_until_s: gives the second at which the last pause or partition ends whose end is known; it may be over.
 
     Attributes:
         rounds: of each server, by name; of none where workers do not proceed in rounds.
         knows_closures: whether servers know updates by their closures; in rounds they ask for the attempt.
     """
 
-    def __init__(self, servers: Mapping[str, Server], serving: Serving, number: int) -> None:
+    def __init__(self, servers: Mapping[str, Server], serving: Serving, number: int, silent_until_s: Callable[[], float]) -> None:
         self.serving = serving
+        self._silent_until_s = silent_until_s
         self.number = number
         self.servers = [servers[name] for name in serving.servers]
         self.knows_closures = serving.exactly_once and not serving.in_rounds
@@ -106,11 +108,11 @@ class Served:
 
         Args:
             tasks: the servers that are called.
-            began_s: when they were called first; the time before one of them was started again does not count.
+            began_s: when they were called first; the time before one of them was started again, or a silence has ended, does not count.
             now: the present second.
             pause_s: between two calls of servers that may be there.
         """
-        waits_since_s = max([began_s, *[task.process.began_s for task in tasks]])
+        waits_since_s = max([began_s, self._silent_until_s(), *[task.process.began_s for task in tasks]])
         if now - waits_since_s <= REPEAT_FOR_S or self.is_restoring(tasks):
             return pause_s
         plans = [] if self.serving.recovery == "raise" else [task.restart_plan for task in tasks if not task.alive]

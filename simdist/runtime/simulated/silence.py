@@ -40,6 +40,7 @@ class Silence:
 
     Attributes:
         is_expected: whether a fault was planned that makes a task silent.
+        ends_s: the second at which the last pause or partition ends that has begun, and whose end is known.
         expecting: are called when the first one is planned, while nothing is silent yet.
     """
 
@@ -48,6 +49,7 @@ class Silence:
         self.transport = transport
         self.listeners = listeners
         self.is_expected = False
+        self.ends_s = 0.0
         self.expecting: list[Callable[[], None]] = []
         self.changed: list[Callable[[], None]] = []  # are called when a task has fallen silent, or may be heard again
         self.went_on: list[Callable[[Task, float], None]] = []  # are called with a task whose pause ends, and when that began

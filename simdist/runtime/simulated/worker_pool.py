@@ -37,7 +37,7 @@ class SimulatedWorkers:
         self.world = world
         self.local = local
         protect(world, serving)
-        self.served = Served(world.servers, serving, next(world.coordinators))
+        self.served = Served(world.servers, serving, next(world.coordinators), lambda: world.silence.ends_s)
         self.strategy = strategy
         self.process = active_context().process  # of the program that gives them closures
         self.loops: dict[str, WorkerLoop] = {}
