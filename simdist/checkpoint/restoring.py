@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from simdist.checkpoint.early_values import EarlyValues
 from simdist.checkpoint.files import read
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS
@@ -22,6 +23,7 @@ from simdist.checkpoint.rules import SavedRules
 from simdist.checkpoint.slot_labels import Label, labels_of_slots
 from simdist.checkpoint.slots import SavedSlots
 from simdist.checkpoint.status import RestoreStatus
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray
 from simdist.program.restored_together import Followed, restored_together
 from simdist.program.saved_parts import SavedState, when_built
@@ -58,9 +60,11 @@ class Restoring:
         self._used: set[str] = set()
         self._followed: Followed = {}
         self._waiting: tuple[str, ...] = ()  # the beginnings of paths for which there are no variables yet
+        self._early = EarlyValues(mains.worker)
         found = Objects.of(objects)
         wanted = self._wanted(found)
         self._take_time(path, wanted)
+        self._early.note(found, wanted)
         self._carry_out(found, wanted)
         for name, part in found.parts.items():
             if isinstance(part, CompanionPart) and name not in wanted and part.main in wanted:
@@ -181,11 +185,17 @@ class Restoring:
     def _go_on(self) -> None:
         """Variables have been made for which values have waited."""
         found = Objects.of(self.objects)
-        wanted = {path: one for path, one in self._wanted(found).items() if path not in self.status.restored}
+        try:
+            wanted = {path: one for path, one in self._wanted(found).items() if path not in self.status.restored}
+        except InvalidArgumentError:
+            self._early.take_back(found)
+            raise
         if self.mains.engine is None:  # no strategy was known before there was a variable
             self.mains = Mains(found.strategies)
             self._set_draws()
+        self._early.note(found, wanted)
         self._carry_out(found, wanted)
+        self._early.settle(found)
 
     # -- time and random streams ----------------------------------------------------------------------------------
 
