@@ -37,7 +37,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
     """Synchronous training on several workers.
 
     Args:
-        cluster_or_resolver: a `Cluster`, to drive all its workers; in a main that was launched, a resolver, or None to find the
+        cluster_resolver: a `Cluster`, to drive all its workers; in a main that was launched, a resolver, or None to find the
             task's place from TF_CONFIG. Without either: one worker, this machine.
         communication_options: `CommunicationOptions`.
         backup_workers: how many replicas each step does not wait for: the gradients of the slowest are dropped, and those of the others
@@ -68,7 +68,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
     def __init__(
         self,
-        cluster_or_resolver: Cluster | ClusterResolver | None = None,
+        cluster_resolver: Cluster | ClusterResolver | None = None,
         communication_options: CommunicationOptions | None = None,
         *,
         backup_workers: int = 0,
@@ -80,7 +80,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         if not isinstance(cast(object, communication_options), (CommunicationOptions, type(None))):
             raise InvalidArgumentError(f"communication_options must be sd.CommunicationOptions(...); got {communication_options!r}.")
         self.devices_per_worker = few_devices(whole_number(devices_per_worker, "devices_per_worker", 1), "devices_per_worker")
-        self.cluster_resolver, cluster = _found(cluster_or_resolver)
+        self.cluster_resolver, cluster = _found(cluster_resolver)
         policy = _policy(backup_workers, sync_every, outer_optimizer, on_failure)
         super().__init__(cluster, communication_options, policy, _replicas(self.cluster_resolver, cluster))
 

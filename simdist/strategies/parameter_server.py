@@ -66,7 +66,7 @@ class ParameterServerStrategy(Strategy):
     """Training with parameter servers.
 
     Args:
-        cluster_or_resolver: a `Cluster` with at least one worker and one ps, or its resolver; in the main that was launched on the chief,
+        cluster_resolver: a `Cluster` with at least one worker and one ps, or its resolver; in the main that was launched on the chief,
             any resolver of its cluster, or None to find it from TF_CONFIG.
         variable_partitioner: splits large variables along one axis; default: none is split.
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
@@ -113,7 +113,7 @@ class ParameterServerStrategy(Strategy):
 
     def __init__(
         self,
-        cluster_or_resolver: Any = None,
+        cluster_resolver: Any = None,
         variable_partitioner: Any = None,
         mode: Mode = "async",
         staleness: int | None = None,
@@ -123,7 +123,7 @@ class ParameterServerStrategy(Strategy):
         backup_workers: int = 0,
         devices_per_worker: int = 1,
     ) -> None:
-        self.cluster_resolver, cluster = coordinated_cluster(cluster_or_resolver)
+        self.cluster_resolver, cluster = coordinated_cluster(cluster_resolver)
         if variable_partitioner is not None and (isinstance(variable_partitioner, type) or not callable(variable_partitioner)):
             raise TypeError(f"variable_partitioner is {variable_partitioner!r}; expected for example sd.FixedShardsPartitioner(2)")
         super().__init__(cluster)

@@ -57,6 +57,13 @@ def test_structure_nested_thousands_deep_is_refused_by_schedule(coordinator: sd.
     assert coordinator.schedule(lambda x: x[0], args=(nested(1),)).fetch() == 1.0
 
 
+@pytest.mark.parametrize("strategy", [sd.MultiWorkerMirroredStrategy, sd.ParameterServerStrategy])
+def test_cluster_has_the_name_that_tensorflow_gives_its_resolver(strategy: Any) -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 1})
+    assert strategy(cluster_resolver=cluster.resolver).cluster is cluster
+    assert strategy(cluster_resolver=cluster).cluster is cluster
+
+
 @pytest.mark.parametrize(("arguments", "remedy"), [({"args": 1.0}, r"args=\(x,\)"), ({"kwargs": [1.0]}, r"kwargs=\{'x': x\}")])
 def test_arguments_that_are_no_list_say_how_to_write_them(
     arguments: dict[str, Any], remedy: str, two: sd.MirroredStrategy, coordinator: sd.ClusterCoordinator
