@@ -19,7 +19,7 @@ from simdist.data.batch import Batch
 from simdist.data.caching import cached_shuffles_of, shuffles_of
 from simdist.data.leaves import Element
 from simdist.data.nodes import Node, Pass
-from simdist.data.optional_element import OptionalElement
+from simdist.data.optional_element import OptionalElement, present_element
 from simdist.data.positions import Position, consumed_and_bases, failed_in, seeds_in
 from simdist.data.reorder import Shuffle
 from simdist.data.streams import MAX_CHUNK, Pull
@@ -70,7 +70,13 @@ class DatasetIterator(StepIterator):
     def __next__(self) -> Element:
         return self.next_batch().value()
 
-    get_next = __next__
+    def get_next(self) -> Element:
+        """The next element.
+
+        Raises:
+            OutOfRangeError: there is none left.
+        """
+        return present_element(self)
 
     def get_next_as_optional(self) -> OptionalElement:
         """The next element, if there is one: ``optional.has_value()``, ``optional.get_value()``."""

@@ -1,4 +1,4 @@
-"""What `get_next_as_optional` gives: the next element, or the news that there is none, as a value instead of an error.
+"""What `get_next_as_optional` gives: the next element, or the news that there is none, as a value; and `get_next`, which makes it an error.
 
 Taught in lesson 01.
 """
@@ -8,9 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from simdist.data.leaves import Element
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, OutOfRangeError
 
-__all__ = ["OptionalElement"]
+__all__ = ["OptionalElement", "present_element"]
+
+
+def present_element(iterator: Iterator[Element]) -> Element:
+    """The next element of an iterator.
+
+    Raises:
+        OutOfRangeError: there is none left; `next` raises Python's StopIteration instead.
+    """
+    try:
+        return next(iterator)
+    except StopIteration as error:
+        raise OutOfRangeError("The dataset has run out. Ask for fewer elements, or end it with .repeat().") from error
 
 
 class OptionalElement:

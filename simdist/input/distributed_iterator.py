@@ -15,7 +15,7 @@ import jax
 
 from simdist.data.batch import Batch
 from simdist.data.leaves import Element
-from simdist.data.optional_element import OptionalElement
+from simdist.data.optional_element import OptionalElement, present_element
 from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
 from simdist.input.layout import ReplicaLayout
@@ -201,7 +201,13 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
         leaves = [PerReplica(leaf, parts[0].global_rows) for leaf in leaves_of_all(parts)]
         return jax.tree_util.tree_unflatten(parts[0].structure, leaves)
 
-    get_next = __next__
+    def get_next(self) -> Element:
+        """The next element.
+
+        Raises:
+            OutOfRangeError: there is none left.
+        """
+        return present_element(self)
 
     def get_next_as_optional(self) -> OptionalElement:
         """The next element, if there is one: ``optional.has_value()``, ``optional.get_value()``."""

@@ -68,6 +68,24 @@ def test_b118_the_end_is_stop_iteration_or_an_empty_optional_and_in_a_step_out_o
         step(iterator)
 
 
+@pytest.mark.parametrize("distribute", [iter, lambda dataset: iter(sd.MirroredStrategy(2).distribute_dataset(dataset))])
+def test_get_next_at_the_end_is_out_of_range_as_in_tensorflow(distribute: Any) -> None:
+    iterator, taken = distribute(sd.Dataset.range(8).batch(4)), 0
+    with pytest.raises(sd.errors.OutOfRangeError, match="run out"):  # as in a loop without an end that catches it
+        while True:
+            iterator.get_next()
+            taken += 1
+    assert taken == 2
+
+
+def test_get_next_at_the_end_in_a_plain_closure_names_the_worker() -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})))
+    iterator = iter(coordinator.create_per_worker_dataset(lambda: sd.Dataset.range(1)))
+    coordinator.schedule(lambda iterator: [iterator.get_next() for _ in range(2)], args=(iterator,))
+    with pytest.raises(sd.errors.OutOfRangeError, match=r"dataset of worker:0 has run out"):
+        coordinator.join()
+
+
 def test_optional_in_a_step_says_to_ask_outside() -> None:
     step = sd.function(lambda iterator: iterator.get_next_as_optional().get_value())
     with pytest.raises(InvalidArgumentError, match="Ask outside"):
