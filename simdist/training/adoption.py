@@ -34,6 +34,7 @@ from simdist.program.saved_parts import SavedParts, built
 from simdist.program.scope import Scope, add_library, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
 from simdist.randomness import derive_seed
+from simdist.training import made_in_steps
 from simdist.training.saved_variables import saved_variables
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization, is_sum_of_replicas
 from simdist.variables.handles import Adopted
@@ -48,6 +49,10 @@ SEEDS_DRAWN = "simdist_seeds_drawn"
 
 MODELS_OF_STRATEGIES = "Make the model with simdist.keras.Model or simdist.keras.Sequential, whose fit knows strategies."
 """What to do where Keras' own loop was called."""
+
+
+WITHOUT_STRATEGY = " A function of plain Keras models, without a strategy, is no step: call it without @sd.function."
+"""What to do where no strategy was chosen at all."""
 
 
 class AdoptedVariable(keras.Variable, Adopted):
@@ -215,8 +220,8 @@ class StepScope(stateless_scope.StatelessScope):
         if not isinstance(variable, AdoptedVariable):
             raise InvalidArgumentError(
                 f"The step reads the Keras variable {variable.path!r}, which was made outside strategy.scope(). Make the model, the "
-                "optimizer and the metrics inside `with strategy.scope():`, and build the model before the step. What makes variables of a "
-                "model that exists needs it, too: call enable_lora / quantize inside `with strategy.scope():`."
+                "optimizer and the metrics inside `with strategy.scope():`. What makes variables of a model that exists needs it, too: "
+                f"call enable_lora / quantize inside `with strategy.scope():`.{'' if chosen_scope() else WITHOUT_STRATEGY}"
             )
         # Keras asks the scope itself for what a regularizer is to be given.
         unmade = tracing.active_tracer() is None or variable.simdist_variable is None
@@ -344,4 +349,5 @@ def install() -> None:
     seed_generator.make_default_seed = _seed_of_task
     jax_random.make_default_seed = _seed_of_task
     rng_utils.set_random_seed = keras.utils.set_random_seed = wraps(rng_utils.set_random_seed)(_set_random_seed)
+    made_in_steps.install()
     add_library(KerasLibrary())

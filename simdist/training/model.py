@@ -320,6 +320,15 @@ class Sequential(_Distributed, keras.Sequential):
     def __new__(cls, *args: KerasArgument, **kwargs: KerasArgument) -> Self:
         return _in_scope(keras.Sequential.__new__(cls))
 
+    def build(self, input_shape: KerasArgument = None) -> None:
+        """Make the variables of all layers; where that is refused, as in a step, the model is as it was, without an input shape."""
+        layers = self._layers
+        try:
+            super().build(input_shape)
+        except InvalidArgumentError:
+            self._layers = layers
+            raise
+
 
 def _in_scope(model: NewModel) -> NewModel:
     """A new model, which belongs to the strategy in scope."""
