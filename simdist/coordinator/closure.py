@@ -21,9 +21,10 @@ from simdist.data.iterator import DatasetIterator
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError, TimedOutError
 from simdist.input import DistributedIterator, InputContext
 from simdist.program.arrays import Tree
-from simdist.program.bound_call import BoundCall, fits_at_once
+from simdist.program.bound_call import BoundCall
 from simdist.program.explained_errors import explained, require_of_dataset
 from simdist.program.function import StepFunction
+from simdist.program.taken_batches import fits_at_once
 from simdist.program.values import snapshot
 from simdist.runtime.work import Drawn, LinkedStep, RunningClosure, StepCall, TakeStep, Worker, running_closure
 from simdist.runtime.worker_replicas import LinkedReplicas, ReplicaCalls

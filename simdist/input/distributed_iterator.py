@@ -191,7 +191,7 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
                 "next(iterator) of a distributed dataset was called inside strategy.run. Take the element outside, and pass it on: "
                 "strategy.run(fn, args=(next(iterator),))."
                 if tracer.in_replica
-                else "A step reached for an iterator that it was not given. Give it as an argument: step(iterator)."
+                else "A step reached for an iterator that it was not given. Give it as an argument: step(iter(dataset))."
             )
         if not self.has_next():
             raise StopIteration

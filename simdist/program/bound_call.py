@@ -14,12 +14,12 @@ from simdist.arguments import require_shallow
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, DType, Tree, TreeStructure, is_array
 from simdist.program.narrowing import kept_dtype, narrowed, require_numbers, require_unmasked
-from simdist.program.operations import Program, VariableHandle
+from simdist.program.operations import VariableHandle
 from simdist.program.per_replica import ReplicaArgument
 from simdist.program.step_iterator import StepIterator
 from simdist.program.values import Aval, aval_of, snapshot
 
-__all__ = ["BoundCall", "CallKey", "ReplicaLocalSpec", "bound", "bound_for_each", "fits", "fits_at_once", "is_iterator"]
+__all__ = ["BoundCall", "CallKey", "ReplicaLocalSpec", "bound", "bound_for_each", "is_iterator"]
 
 CallKey = tuple[Hashable, ...]
 """What must be equal for two calls to be able to share a program, batches apart."""
@@ -158,27 +158,3 @@ def is_iterator(leaf: object) -> TypeGuard[StepIterator]:
 def _local_spec(leaf: object) -> ReplicaLocalSpec | None:
     """Of an argument that each replica has for itself, what its values are together; None of any other."""
     return ReplicaLocalSpec(leaf.global_rows, leaf.is_uneven) if isinstance(leaf, ReplicaArgument) else None
-
-
-def fits(program: Program, call: BoundCall) -> bool:
-    """Whether the next batches of the call's iterators have the signatures that the program was traced with.
-
-    Raises:
-        StopIteration: an iterator has not enough elements left for one step.
-    """
-    taken: dict[int, int] = {}
-    for iterator, signature in program.signatures:
-        position = taken.get(iterator, 0)
-        taken[iterator] = position + 1
-        if call.iterators[iterator].peek(position).signature != signature:
-            return False
-    return True
-
-
-def fits_at_once(program: Program, call: BoundCall) -> bool:
-    """Whether the program fits the next batches, if this is known without running code of a user's pipeline; else False."""
-    signatures = program.signatures
-    if len(signatures) == 1:
-        ((iterator, signature),) = signatures
-        return call.iterators[iterator].next_is(signature)
-    return not signatures

@@ -20,7 +20,7 @@ from simdist.arguments import END_S, name_of_function, number, require_function,
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array
-from simdist.program.bound_call import BoundCall, bound, bound_for_each, fits, is_iterator
+from simdist.program.bound_call import BoundCall, bound, bound_for_each, is_iterator
 from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
 from simdist.program.eager_programs import eager_program, example_of
@@ -29,6 +29,7 @@ from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
 from simdist.program.scope import Scope, current_scope
+from simdist.program.taken_batches import TakenBatches, fits
 from simdist.program.traced_arguments import TracedIterator, given
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import BundleType, aval_of
@@ -154,11 +155,13 @@ class StepFunction:
         constants = reported_constants if reported_constants is not None else []
 
         def traced(has_example: bool) -> Program:
-            tracer = Tracer(lambda iterator, position: call.iterators[iterator].peek(position), rank, num_replicas, known_operands, options)
+            batches = TakenBatches(call)
+            tracer = Tracer(batches, rank, num_replicas, known_operands, options)
             tracer.created_variables, tracer.shared, tracer.reported_constants = self.created_variables, shared, constants
             tracer.guessed = guessed
             tracer.has_duration = self.seconds is not None
-            return self._program_of(tracer, call, has_example)
+            program = self._program_of(tracer, call, has_example)
+            return replace(program, ended=frozenset(batches.ended)) if batches.ended else program
 
         while True:
             self.traces += 1

@@ -329,6 +329,7 @@ class Program:
         collectives: those in which its replica takes part, in order.
         global_sizes: what its replica takes for the number of examples of all replicas, in order.
         rank: the only replica that it is for; None where it is the same for all of its kind.
+        ended: the iterators of which it was traced to the end, as in a loop over one: it takes all batches that there are.
         counts: whether a task that has run it has taken one step more; False where a strategy does something for itself.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """
@@ -341,6 +342,7 @@ class Program:
     collectives: tuple[Collective, ...] = ()
     global_sizes: tuple[GlobalSize, ...] = ()
     rank: int | None = None
+    ended: frozenset[int] = frozenset()
     counts: bool = True
 
     @cached_property

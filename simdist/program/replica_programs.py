@@ -18,11 +18,12 @@ from contextlib import suppress
 
 from simdist.caches import BoundedCache
 from simdist.errors import DenseReadWarning, InvalidArgumentError
-from simdist.program.bound_call import BoundCall, fits, fits_at_once
+from simdist.program.bound_call import BoundCall
 from simdist.program.collective import GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.global_sizes import sizes_to_guess
 from simdist.program.operations import Program
+from simdist.program.taken_batches import fits, fits_at_once
 from simdist.program.values import Aval
 
 __all__ = ["ReplicaPrograms", "warn_of_different_lookups"]

@@ -13,6 +13,8 @@ from simdist.program.tracing import Tracer
 
 __all__ = ["TracedIterator", "given"]
 
+LONGEST_LOOP = 1_000
+
 
 class TracedIterator:
     """The stand-in for an iterator argument while a step is traced.
@@ -25,11 +27,18 @@ class TracedIterator:
         self.tracer = tracer
         self.number = number
         self.distributed = distributed
+        self._in_loop = False
 
     def __iter__(self) -> TracedIterator:
+        self._in_loop = True
         return self
 
     def __next__(self) -> Tree:
+        if self._in_loop and self.tracer.taken.get(self.number, 0) == LONGEST_LOOP:
+            raise InvalidArgumentError(
+                f"A loop over an iterator has taken {LONGEST_LOOP:,} batches in one step, which would all be written out in one program. "
+                "Let the step take one batch, and loop outside of it; or let it take some: for _ in range(n): next(iterator)."
+            )
         if self.distributed and self.tracer.in_replica:
             raise InvalidArgumentError(
                 "next(iterator) of a distributed dataset was called inside strategy.run. Take the element outside, and pass it on: "

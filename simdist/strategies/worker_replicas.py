@@ -21,11 +21,12 @@ from simdist.input import DistributedDataset, InputContext, InputOptions
 from simdist.input.replica_feed import CommonIterator, ReplicaFeed
 from simdist.input.worker_input import dataset_of_worker
 from simdist.program.arrays import Tree
-from simdist.program.bound_call import fits_at_once, is_iterator
+from simdist.program.bound_call import is_iterator
 from simdist.program.function import KEPT_SIGNATURES, StepFunction
 from simdist.program.operations import Program
 from simdist.program.per_replica import PerReplica
 from simdist.program.replica_programs import ReplicaPrograms, warn_of_different_lookups
+from simdist.program.taken_batches import fits_at_once
 from simdist.runtime.base import Engine
 from simdist.runtime.joint_rows import fitted, read_alike
 from simdist.runtime.linked import LinkedProgram

@@ -14,7 +14,7 @@ import pytest
 import simdist as sd
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
-from simdist.program.bound_call import ReplicaLocalSpec, bound, bound_for_each, fits, fits_at_once
+from simdist.program.bound_call import ReplicaLocalSpec, bound, bound_for_each
 from simdist.program.per_replica import PerReplica
 
 
@@ -80,29 +80,6 @@ def test_calls_of_replicas_whose_fixed_arguments_differ_have_keys_of_their_own()
 def test_an_argument_that_cannot_be_fixed_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="step was given an argument that is neither an array, an iterator nor a hashable"):
         bound("step", ({1, 2},), {})
-
-
-class Traced:
-    """A program that was traced for batches of two rows."""
-
-    def __init__(self, *signatures: tuple[int, Any]) -> None:
-        self.signatures = signatures
-
-
-def test_a_program_fits_where_each_next_batch_has_its_signature() -> None:
-    call = bound("step", (iter(Dataset.range(5).batch(2)),), {})
-    signature = call.iterators[0].peek(0).signature
-    assert fits(Traced((0, signature), (0, signature)), call)  # type: ignore[arg-type]
-    assert not fits(Traced((0, signature), (0, signature), (0, signature)), call)  # type: ignore[arg-type]
-    assert fits_at_once(Traced((0, signature)), call)  # type: ignore[arg-type]
-    assert fits_at_once(Traced(), call)  # type: ignore[arg-type]
-
-
-def test_a_step_that_takes_more_batches_than_there_are_ends_the_iterator() -> None:
-    call = bound("step", (iter(Dataset.range(2).batch(2)),), {})
-    signature = call.iterators[0].peek(0).signature
-    with pytest.raises(StopIteration):
-        fits(Traced((0, signature), (0, signature)), call)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [np.array([1, 3]), np.int64(3), np.array([1.5, -1.0]), np.array([1 + 2j])], ids=str)

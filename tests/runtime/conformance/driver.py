@@ -14,11 +14,12 @@ import simdist as sd
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST
 from simdist.collectives.base import Schedule
 from simdist.errors import FailedPreconditionError
-from simdist.program.bound_call import BoundCall, fits_at_once
+from simdist.program.bound_call import BoundCall
 from simdist.program.collective import Collective
 from simdist.program.function import StepFunction
 from simdist.program.markers import KeyMarker
 from simdist.program.scope import opened
+from simdist.program.taken_batches import fits_at_once
 from simdist.program.tracing import active_tracer
 from simdist.program.values import Aval, aval_of
 from simdist.runtime.base import Engine
