@@ -303,13 +303,18 @@ def as_variable(variable: AnyVariable) -> Variable:
 
     Raises:
         InvalidArgumentError: made outside a strategy's scope.
-        TypeError: an array, for example the value of a variable, or a gradient.
+        TypeError: no variable: an array, for example the value of one, or a gradient; a list of them, or the key of a dict.
     """
     own = own_variable(variable)
     if own is None and is_array(variable):
         raise TypeError(
             f"Expected a variable, and got an array of {variable.dtype.name} of shape {tuple(variable.shape)}. Give the variable itself in "
             "place of its value; apply_gradients takes pairs (gradient, variable): zip(gradients, variables)."
+        )
+    if own is None and not hasattr(variable, "assign"):
+        raise TypeError(
+            f"Expected a variable, and got {variable!r:.80}, a {type(variable).__name__}. Give a list of variables; those of a dict, or of "
+            "another structure, are jax.tree.leaves(variables)."
         )
     if own is None:
         raise InvalidArgumentError(

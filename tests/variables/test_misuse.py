@@ -238,6 +238,19 @@ def test_the_value_of_a_variable_is_no_variable_of_value_and_grad() -> None:
         run(strategy, lambda: sd.value_and_grad(lambda: v.value.sum(), [cast(Any, v.value)])())
 
 
+@pytest.mark.parametrize(("given", "shown"), [(lambda v: {"w": v}, r"got 'w', a str"), (lambda v: [[v]], r"got \[Variable\('v'.*a list")])
+def test_a_structure_of_variables_is_told_how_to_be_a_list(given: Callable[[Any], Any], shown: str) -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v = sd.Variable([1.0, 2.0], name="v")
+    with pytest.raises(TypeError, match=rf"{shown}\. Give a list of variables.*jax\.tree\.leaves"):
+        run(strategy, lambda: sd.value_and_grad(lambda: v.value.sum(), given(v))())
+    (gradient,) = strategy.local_results(
+        run(strategy, lambda: sd.value_and_grad(lambda: v.value.sum(), jax.tree.leaves(given(v)))()[1][0])
+    )[:1]
+    assert gradient.tolist() == [1.0, 1.0]
+
+
 def test_an_optimizer_by_its_name_is_refused_with_what_to_write() -> None:
     with pytest.raises(TypeError, match=r"keras\.optimizers\.SGD\(0\.1\).*got 'sgd'"):
         sd.Optimizer("sgd")  # type: ignore[arg-type]
