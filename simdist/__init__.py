@@ -23,10 +23,10 @@ from simdist.checkpoint import (
 from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver, TPUClusterResolver
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
-from simdist.data import ArraySpec, AutoShardPolicy, Dataset, Options
+from simdist.data import AUTOTUNE, ArraySpec, AutoShardPolicy, Dataset, Options
 from simdist.debugging import debug
 from simdist.faults.plan import FaultPlan
-from simdist.input import DatasetCreator, InputContext, InputOptions, InputReplicationMode
+from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator, InputContext, InputOptions, InputReplicationMode
 from simdist.lookup import IntegerLookup, KeyValueTensorInitializer, StaticHashTable, StringLookup, TextVectorization
 from simdist.program.function import function
 from simdist.program.per_replica import PerReplica
@@ -37,9 +37,17 @@ from simdist.runtime.server import Server
 from simdist.runtime.sleep import sleep
 from simdist.session import Session, compare, open_share, recovery, share
 from simdist.strategies.averages import compute_average_loss, scale_regularization_loss
+from simdist.strategies.base import Strategy
 from simdist.strategies.central_storage import CentralStorageStrategy
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
-from simdist.strategies.context import experimental_set_strategy, get_replica_context, get_strategy, has_strategy, in_cross_replica_context
+from simdist.strategies.context import (
+    ReplicaContext,
+    experimental_set_strategy,
+    get_replica_context,
+    get_strategy,
+    has_strategy,
+    in_cross_replica_context,
+)
 from simdist.strategies.cross_device import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
 from simdist.strategies.mirrored import MirroredStrategy
 from simdist.strategies.multi_worker_mirrored import MultiWorkerMirroredStrategy
@@ -87,6 +95,7 @@ _late_libraries["keras"] = _know_keras
 
 # Sorted: classes first, then functions and modules.
 __all__ = [
+    "AUTOTUNE",
     "ArraySpec",
     "AutoShardPolicy",
     "CentralStorageStrategy",
@@ -100,6 +109,8 @@ __all__ = [
     "CommunicationOptions",
     "Dataset",
     "DatasetCreator",
+    "DistributedDataset",
+    "DistributedIterator",
     "FaultPlan",
     "FixedShardsPartitioner",
     "HierarchicalCopyAllReduce",
@@ -123,12 +134,14 @@ __all__ = [
     "ReduceOp",
     "ReductionToOneDevice",
     "RemoteValue",
+    "ReplicaContext",
     "Server",
     "Session",
     "ShardedVariable",
     "SidecarEvaluator",
     "SimpleClusterResolver",
     "StaticHashTable",
+    "Strategy",
     "StringLookup",
     "TFConfigClusterResolver",
     "TPUClusterResolver",

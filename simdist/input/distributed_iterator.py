@@ -42,6 +42,14 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
         given: the input, shared among the workers that there are now.
         share_again: gives it anew, where the workers have become fewer or more.
         buffer: elements that may lie ready for a replica, at least.
+
+    Example:
+        >>> import simdist as sd
+        >>> iterator = iter(sd.MirroredStrategy(2).distribute_dataset(sd.Dataset.range(4).batch(4)))
+        >>> next(iterator).values
+        (array([0, 1], dtype=int32), array([2, 3], dtype=int32))
+        >>> iterator.get_next_as_optional().has_value()
+        False
     """
 
     def __init__(self, strategy: ReplicaLayout, given: InputView, share_again: Callable[[], InputView], buffer: int) -> None:

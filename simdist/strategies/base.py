@@ -118,7 +118,7 @@ class TrainingStrategy(Protocol):
 
 
 class Strategy(ReplicaOperations):
-    """Common to all strategies.
+    """Common to all strategies: the class of each of them, for annotations and `isinstance`.
 
     Args:
         cluster: where it runs; None makes one of this machine alone.
@@ -126,6 +126,11 @@ class Strategy(ReplicaOperations):
     Raises:
         TypeError: `cluster` is something else.
         FailedPreconditionError: none was given in the program of a session, which could not stop another cluster.
+
+    Example:
+        >>> import simdist as sd
+        >>> isinstance(sd.MirroredStrategy(2), sd.Strategy), isinstance(sd.get_strategy(), sd.Strategy)
+        (True, True)
     """
 
     moves_rows: bool = False
