@@ -21,6 +21,7 @@ from simdist.data.hints import AUTOTUNE, require_hints
 from simdist.data.leaves import ElementFunction, Tree
 from simdist.data.options import SHARD_HINT, Options
 from simdist.data.padding import PaddedBatch
+from simdist.errors import InvalidArgumentError
 
 __all__ = ["AUTOTUNE", "Dataset"]
 
@@ -201,8 +202,17 @@ class Dataset(FurtherSteps):
         """Keep `buffer_size` elements ready (-1, AUTOTUNE, leaves the number to the engine); values do not change."""
         return self._then(reorder.Prefetch(self._node, buffer_size))
 
-    def cache(self) -> Dataset:
-        """Make each element once and remember it; a shuffle before this step keeps the order of its first iteration."""
+    def cache(self, filename: str = "") -> Dataset:
+        """Make each element once and remember it; a shuffle before this step keeps the order of its first iteration.
+
+        Args:
+            filename: empty, its default: elements are kept in memory.
+
+        Raises:
+            InvalidArgumentError: another file name; none is written.
+        """
+        if filename:
+            raise InvalidArgumentError(f"cache keeps elements in memory, and writes no file {filename!r}. Leave the name out.")
         return self._then(Cache(self._node))
 
     def enumerate(self, start: int = 0) -> Dataset:

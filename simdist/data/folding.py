@@ -1,4 +1,4 @@
-"""Steps that carry a state from element to element: scan gives something for each, reduce gives the last state.
+"""Steps that carry a state from element to element: what a function gives for each.
 
 Invariant: a state keeps its structure and its dtypes; a function that raises leaves it as it was.
 
@@ -71,7 +71,7 @@ class Scan(Transform):
             raise TypeError(f"scan was given {fn!r}; expected a function of a state and an element")
         super().__init__(source, "scan()")
         self.initial, self.fn = initial, fn
-        State(initial, fn)  # refuses what cannot be a state at once
+        State(initial, fn)  # refuses at once what cannot be a state
 
     @property
     def knows_spec(self) -> bool:

@@ -8,11 +8,12 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import Self, TypeVar
 
-from simdist.data.folding import State, require_end
+from simdist.data.folding import require_end
 from simdist.data.iterator import DatasetIterator
-from simdist.data.leaves import Element, ElementFunction, Tree, unflatten
+from simdist.data.leaves import Element, Tree, unflatten
 from simdist.data.nodes import INFINITE, Node
 from simdist.data.options import Options
 from simdist.data.reorder import prefetched
@@ -20,6 +21,8 @@ from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["Pipeline"]
+
+State = TypeVar("State")
 
 
 class Pipeline:
@@ -41,18 +44,15 @@ class Pipeline:
         """An iterator over the elements, which are nested numpy arrays in any case: ``iter(dataset)``."""
         return iter(self)
 
-    def reduce(self, initial_state: Element, reduce_func: ElementFunction) -> Element:
+    def reduce(self, initial_state: State, reduce_func: Callable[[State, Element], State]) -> State:
         """One value of all elements: a function is called with a state and an element, and returns the next state.
 
         Args:
-            initial_state: nested arrays and numbers; structure and dtypes stay.
+            initial_state: the state before the first element, of any kind; the result for a dataset without elements.
             reduce_func: from a state and an element, which is one argument even where it is a tuple, to the new state.
 
-        Returns:
-            The last state, as nested numpy arrays.
-
         Raises:
-            InvalidArgumentError: the dataset has no end; a state has another structure or dtype than the first.
+            InvalidArgumentError: the dataset has no end.
 
         Example:
             >>> from simdist.data import Dataset
@@ -62,13 +62,13 @@ class Pipeline:
         if not callable(reduce_func):
             raise TypeError(f"reduce was given {reduce_func!r}; expected a function of a state and an element")
         require_end(self._node, "reduce")
-        state, elements = State(initial_state, reduce_func), iter(self)
+        state, elements = initial_state, iter(self)
         while True:
             try:
                 batch = elements.next_batch()
             except StopIteration:
-                return state.value()
-            state.become(reduce_func(state.argument(), unflatten(batch.structure, batch.arguments())))
+                return state
+            state = reduce_func(state, unflatten(batch.structure, batch.arguments()))
 
     def get_single_element(self) -> Element:
         """The only element, as nested numpy arrays.

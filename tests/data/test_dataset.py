@@ -34,6 +34,27 @@ class Calls:
         return [self.queue.get() for _ in range(self.queue.qsize())]
 
 
+def test_reduce_takes_all_elements_one_after_the_other_and_refuses_those_without_end() -> None:
+    dataset = Dataset.range(5).map(lambda x: x + 1)
+    assert int(dataset.reduce(1, lambda product, x: product * x)) == 120
+    assert dataset.take(0).reduce("nothing", lambda state, _: state) == "nothing"
+    assert dataset.batch(2).reduce([], lambda sizes, batch: [*sizes, len(batch)]) == [2, 2, 1]
+    with pytest.raises(InvalidArgumentError, match=r"repeat.* has no end; .*\.take\(n\)"):
+        dataset.repeat().reduce(0, lambda total, x: total + x)
+
+
+def test_apply_is_a_part_of_a_chain_and_expects_a_dataset() -> None:
+    assert [int(x) for x in Dataset.range(4).apply(lambda dataset: dataset.skip(1)).take(2).as_numpy_iterator()] == [1, 2]
+    with pytest.raises(TypeError, match="returned list; expected a dataset"):
+        Dataset.range(4).apply(list)  # type: ignore[arg-type]
+
+
+def test_cache_writes_no_file() -> None:
+    assert [int(x) for x in Dataset.range(2).cache("")] == [0, 1]
+    with pytest.raises(InvalidArgumentError, match="in memory"):
+        Dataset.range(2).cache("rows")
+
+
 def test_pure_map_is_called_once_per_row_and_twice_on_the_probed_ones():
     double = Calls(lambda x: x * 2)
     dataset = Dataset.range(100).map(double).repeat(3)
