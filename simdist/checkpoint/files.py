@@ -10,7 +10,6 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import errno
-import itertools
 import logging
 import os
 import shutil
@@ -35,7 +34,6 @@ __all__ = ["Unfinished", "read", "remove"]
 
 
 CHUNK_BYTES = 1 << 20
-_numbers = itertools.count(1)  # what is written or removed at the same time has names of its own
 
 
 class Unfinished:
@@ -54,7 +52,7 @@ class Unfinished:
 
     def __init__(self, target: Path, arrays: Mapping[str, HostArray], manifest: Manifest) -> None:
         self.target = target
-        self._around = unfinished_path(target.with_name(f"{target.name}.{next(_numbers)}"))
+        self._around = unfinished_path(target)
         with full_disks(target):
             _require_directory(target)
             try:
@@ -133,7 +131,7 @@ def read(path: Path) -> tuple[Manifest, dict[str, HostArray]]:
 
 def remove(path: Path) -> None:
     """Remove a checkpoint: it loses its name first, so that nobody finds a part of it."""
-    hidden = unfinished_path(path.with_name(f"{path.name}.{next(_numbers)}"))
+    hidden = unfinished_path(path)
     if _renamed(path, hidden):
         shutil.rmtree(hidden, ignore_errors=True)
 

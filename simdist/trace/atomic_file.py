@@ -2,8 +2,8 @@
 
 What is written goes into an unfinished file beside the target, which takes the target's place when all is there. Until
 then, and after any error, the old file stays as it was. A process that is killed outright leaves its unfinished file
-behind; the next write of the same target takes it away. It bears its writer's number, so two writers at once do not
-mix, and the last one to finish wins.
+behind; the next write of the same target takes it away. It bears the numbers of its process and of its write, so two
+writers at once do not mix, and the last one to finish wins.
 
 Taught in lesson 00.
 """
@@ -11,6 +11,7 @@ Taught in lesson 00.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import sys
@@ -27,6 +28,7 @@ __all__ = ["full_disks", "remove_leftovers", "replacing", "replacing_path", "unf
 # Windows has no quotas.
 FULL = {code for code, name in errno.errorcode.items() if name in ("ENOSPC", "EDQUOT")}
 ENDING = ".unfinished"
+_numbers = itertools.count()
 
 
 @contextmanager
@@ -108,8 +110,8 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def unfinished_path(target: Path) -> Path:
-    """Where this process writes what will take the place of `target`."""
-    return target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}{ENDING}")
+    """Where this process writes what will take the place of `target`: another path each time, as launched mains share a thread."""
+    return target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}-{next(_numbers)}{ENDING}")
 
 
 def _take_place(target: Path, unfinished: Path) -> None:

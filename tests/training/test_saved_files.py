@@ -116,6 +116,26 @@ def test_weights_are_not_loaded_to_a_server_that_cannot_be_reached(fault: str, t
         assert values(model) != before
 
 
+@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5"])
+def test_mains_that_save_to_one_path_at_the_same_time_do_not_disturb_each_other(name: str, tmp_path: Path) -> None:
+    def main() -> bool:
+        with sd.MultiWorkerMirroredStrategy().scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+            model.compile("sgd", "mse")
+        model.fit(sd.Dataset.from_tensor_slices((X, Y)).batch(4), verbose=0)
+        trained = model.get_weights()
+        (model.save if name == "model.keras" else model.save_weights)(tmp_path / name)
+        model.set_weights([0 * weight for weight in trained])
+        model.load_weights(tmp_path / name)
+        return all(np.array_equal(one, other) for one, other in zip(trained, model.get_weights(), strict=True))
+
+    with sd.Cluster({"worker": 2}) as cluster:
+        run = cluster.launch(main)
+        run.join()
+        assert run.results == {"worker:0": True, "worker:1": True}
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_a_file_that_is_not_there_is_kerass_error_and_takes_no_time(tmp_path: Path) -> None:
     with sd.Cluster({"worker": 1, "ps": 2}) as cluster:
         model, began = trained(cluster), cluster.now
