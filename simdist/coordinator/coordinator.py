@@ -219,18 +219,18 @@ class ClusterCoordinator:
         """Closures that are neither done, failed nor cancelled; one whose round is not complete is not done."""
         return self.queue.pending + (0 if self._rounds is None else len(self._rounds.waiting))
 
-    def fetch(self, value: Any) -> Any:
+    def fetch(self, val: Any) -> Any:
         """A structure with each `RemoteValue` replaced by its value."""
-        return jax.tree_util.tree_map(lambda x: x.fetch() if isinstance(x, RemoteValue) else x, value)
+        return jax.tree_util.tree_map(lambda x: x.fetch() if isinstance(x, RemoteValue) else x, val)
 
-    def create_per_worker_dataset(self, source: object, resume: bool = False) -> PerWorkerDataset:
+    def create_per_worker_dataset(self, dataset_fn: object, resume: bool = False) -> PerWorkerDataset:
         """A dataset on each worker, which each makes when a closure first needs it.
 
         Each worker keeps its pipeline. One that is added later begins anew; of what was distributed from a function it takes over the
         pipeline of a worker that was removed (with `resume`, where it stood), or makes one more: no row is lost, some are read twice.
 
         Args:
-            source: a function that returns an `sd.Dataset` or a distributed one, or one of these. It is never traced, also under
+            dataset_fn: a function that returns an `sd.Dataset` or a distributed one, or one of these. It is never traced, also under
                 ``@sd.function``.
             resume: whether a worker that comes back goes on after the last batch of a closure that counts. It also takes batches once
                 more which it took for a closure that did not count (it failed, or was given to another worker; with `exactly_once`
@@ -238,14 +238,16 @@ class ClusterCoordinator:
                 dataset anew, and batches of such closures are lost.
 
         Raises:
-            InvalidArgumentError: another kind of source, or a function under ``@sd.function(seconds=...)``.
+            InvalidArgumentError: anything else, or a function under ``@sd.function(seconds=...)``.
             TypeError: resume is neither True nor False.
         """
         flag(resume, "resume")
-        if isinstance(source, (Dataset, DistributedFromFunction)) or callable(source):
+        if isinstance(dataset_fn, (Dataset, DistributedFromFunction)) or callable(dataset_fn):
             pipelines = {name: self.strategy.input_context(name) for name in self.strategy.workers}
-            return PerWorkerDataset(self.strategy, source, pipelines, resume, lambda: self.strategy.workers)
-        raise InvalidArgumentError(f"Unexpected dataset type: {type(source).__name__}. Pass a function that returns an sd.Dataset, or one.")
+            return PerWorkerDataset(self.strategy, dataset_fn, pipelines, resume, lambda: self.strategy.workers)
+        raise InvalidArgumentError(
+            f"Unexpected dataset type: {type(dataset_fn).__name__}. Pass a function that returns an sd.Dataset, or one."
+        )
 
     def create_per_worker_resource(self, fn: Callable[[], object]) -> PerWorkerResource:
         """Something that each worker makes by calling `fn`; made again when it comes back.

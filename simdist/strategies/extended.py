@@ -80,12 +80,12 @@ class StrategyExtended:
             self.strategy.colocated_with = before
 
     def update(
-        self, variable: Any, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, group: bool = True
+        self, var: Any, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, group: bool = True
     ) -> Any:
         """Call ``fn(variable, *args)`` for each copy of a variable; a `PerReplica` argument is unpacked.
 
         Args:
-            variable: whose copies change.
+            var: whose copies change.
             fn: what to do with each; may assign to the variable.
             args, kwargs: its arguments.
             group: False returns what it returned for each copy, as `PerReplica`.
@@ -97,7 +97,7 @@ class StrategyExtended:
         require_arguments(args, kwargs, "extended.update")
         context.require_cross_replica("extended.update")
         context.require_stepping(self.strategy)
-        return self.strategy.update_copies(as_variable(variable), fn, list(args), kwargs or {}, group)
+        return self.strategy.update_copies(as_variable(var), fn, list(args), kwargs or {}, group)
 
     def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:
         """The combined value; every device has it.

@@ -64,6 +64,19 @@ def test_cluster_has_the_name_that_tensorflow_gives_its_resolver(strategy: Any) 
     assert strategy(cluster_resolver=cluster).cluster is cluster
 
 
+def test_arguments_of_a_coordinator_have_the_names_of_tensorflow(coordinator: sd.ClusterCoordinator) -> None:
+    iterator = iter(coordinator.create_per_worker_dataset(dataset_fn=lambda: sd.Dataset.range(4).batch(4)))
+    taken = coordinator.schedule(fn=sd.function(lambda iterator: next(iterator).sum()), args=(iterator,), kwargs=None)
+    assert coordinator.fetch(val=[taken, "text"]) == [6, "text"]
+
+
+def test_variable_of_an_update_has_the_name_of_tensorflow(two: sd.MirroredStrategy) -> None:
+    with two.scope():
+        v = sd.Variable(1.0)
+    two.extended.update(var=v, fn=lambda copy, value: copy.assign(value), args=(4.0,))
+    assert v.numpy() == 4.0
+
+
 @pytest.mark.parametrize(("arguments", "remedy"), [({"args": 1.0}, r"args=\(x,\)"), ({"kwargs": [1.0]}, r"kwargs=\{'x': x\}")])
 def test_arguments_that_are_no_list_say_how_to_write_them(
     arguments: dict[str, Any], remedy: str, two: sd.MirroredStrategy, coordinator: sd.ClusterCoordinator
