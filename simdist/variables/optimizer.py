@@ -40,11 +40,12 @@ from simdist.variables.overwriting import is_overwritten, maxima_over_replicas, 
 from simdist.variables.row_rule import warn_of_whole_tables
 from simdist.variables.rule_parts import require_part
 from simdist.variables.variable import Variable
+from simdist.variables.wrapped_attributes import WrappedAttributes
 
 __all__ = ["Optimizer", "as_variable", "renew_rules"]
 
 
-class Optimizer:
+class Optimizer(WrappedAttributes):
     """A Keras optimizer or an Optax transformation, applied where the variables live.
 
     Args:
