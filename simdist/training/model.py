@@ -35,6 +35,8 @@ from simdist.training.step import prepare_optimizer
 
 __all__ = ["Functional", "Model", "Sequential"]
 
+FILES_OF_MODELS = (".keras", ".h5", ".hdf5")  # Keras refuses all others, and should name the path that it was given
+
 
 Result: TypeAlias = Logs | float | list[float]
 """Loss and metrics: by name, in a list, or a loss alone."""
@@ -121,12 +123,13 @@ class _Distributed(StrategyModel):
     def save(self, filepath: KerasArgument, overwrite: bool = True, zipped: bool | None = None, **options: KerasArgument) -> None:
         """As `keras.Model.save`; the file appears whole or not at all, and takes the virtual time of the disk of this program's task.
 
-        Launched mains all save, each to a path of its own; see `load_model` of plain Keras for what can read it.
+        Launched mains all save, each to a path of its own, or to one path, and the last one to finish wins; see
+        `load_model` of plain Keras for what can read it.
 
         Raises:
             ResourceExhaustedError: the disk is full; a file that was there before stays as it was.
         """
-        if zipped is False or (not overwrite and Path(filepath).exists()):
+        if zipped is False or (not overwrite and Path(filepath).exists()) or Path(filepath).suffix not in FILES_OF_MODELS:
             super().save(filepath, overwrite=overwrite, zipped=zipped, **options)
             return
         with saved_file(self, filepath, self.simdist_strategy) as path:
@@ -146,7 +149,8 @@ class _Distributed(StrategyModel):
 
     def save_weights(self, filepath: KerasArgument, overwrite: bool = True, max_shard_size: float | None = None) -> None:
         """As `keras.Model.save_weights`; otherwise as `save`."""
-        if max_shard_size is not None or (not overwrite and Path(filepath).exists()):
+        refused_by_keras = not str(filepath).endswith(".weights.h5")
+        if max_shard_size is not None or (not overwrite and Path(filepath).exists()) or refused_by_keras:
             super().save_weights(filepath, overwrite=overwrite, max_shard_size=max_shard_size)
             return
         with saved_file(self, filepath, self.simdist_strategy) as path:

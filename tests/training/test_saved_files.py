@@ -136,6 +136,15 @@ def test_mains_that_save_to_one_path_at_the_same_time_do_not_disturb_each_other(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("call", [keras.Model.save, keras.Model.save_weights])
+def test_path_that_keras_refuses_is_named_as_it_was_given(call: Any, tmp_path: Path) -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match=rf"filepath={tmp_path}/folder(\.|$)"):
+        call(model, tmp_path / "folder")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_is_not_there_is_kerass_error_and_takes_no_time(tmp_path: Path) -> None:
     with sd.Cluster({"worker": 1, "ps": 2}) as cluster:
         model, began = trained(cluster), cluster.now
