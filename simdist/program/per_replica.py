@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Never
 
 import jax
+import jax._src.core as jax_core
+import jax._src.dtypes as jax_dtypes
 import jax.numpy as jnp
 
 from simdist.errors import InvalidArgumentError
@@ -120,6 +122,15 @@ class PerReplica(ReplicaArgument):
 
     def __repr__(self) -> str:
         return f"PerReplica({', '.join(map(repr, self.values))})"
+
+
+def _no_aval(value: PerReplica) -> Never:
+    raise value._refusal("given to a function of JAX")
+
+
+# JAX asks what a compiled function is given for its type; its own message would not know what a value of several replicas is.
+for table in (jax_core.pytype_aval_mappings, jax_dtypes.canonicalize_value_handlers):
+    table[PerReplica] = _no_aval
 
 
 class ReplicaLocal(PerReplica):

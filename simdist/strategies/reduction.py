@@ -64,7 +64,10 @@ def reduce_op_of(word: Any) -> ReduceOp:
     """
     name = str(word_of(word)).lower()
     if name not in ("sum", "mean"):
-        raise InvalidArgumentError(f"reduce_op={word!r} is not known; use ReduceOp.SUM or ReduceOp.MEAN.")
+        raise InvalidArgumentError(
+            f"reduce_op={word!r} is not known; use ReduceOp.SUM or ReduceOp.MEAN. Anything else, a maximum for example, "
+            "is computed of what is gathered: all_gather(value, axis=0) of the replica context, or strategy.gather(values, axis=0)."
+        )
     return ReduceOp(name)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ USES: dict[str, Callable[[Any], object]] = {
     "iteration": list,
     "numpy": np.asarray,
     "jax": jnp.asarray,
+    "function of jax": jnp.sum,
+    "compiled function": jax.jit(lambda value: value + 1),
     "math": math.sqrt,
     "equal": lambda value: value == 1,
     "unequal": lambda value: value != 1,
