@@ -16,6 +16,7 @@ from weakref import ref
 import keras
 
 from simdist.program.saved_parts import SlotOf
+from simdist.variables.handles import shown_name
 from simdist.variables.keras_objects import BOOKKEEPING, KerasOptimizer, KerasVariable, core_of, holds_optimizers, trained_variables
 from simdist.variables.optimizer_rule import OptimizerRule
 
@@ -73,7 +74,7 @@ def _by_beginning(trained: Sequence[KerasVariable]) -> dict[str, int | None]:
     """The numbers of variables by how the names of their slots begin; None where several have one path."""
     found: dict[str, int | None] = {}
     for number, variable in enumerate(trained):
-        beginning = variable.path.replace("/", "_")
+        beginning = str(shown_name(variable)).replace("/", "_")
         found[beginning] = None if beginning in found else number
     return found
 

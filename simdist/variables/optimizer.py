@@ -22,7 +22,7 @@ from simdist.program.scope import current_scope
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
 from simdist.variables.gradient_sum import policy_of, summed_over_replicas
-from simdist.variables.handles import AnyVariable, adopted, own_variable, shown_name
+from simdist.variables.handles import AnyVariable, own_variable, shown_name
 from simdist.variables.keras_copies import clips_with_update
 from simdist.variables.keras_objects import (
     GradientTransformation,
@@ -328,10 +328,10 @@ def as_variable(variable: AnyVariable) -> Variable:
 
 def _built_for(optimizer: KerasOptimizer, variables: Sequence[Variable]) -> Sequence[Variable]:
     """The variables that a Keras optimizer was built with, these among them."""
-    built = [adopted(variable) for variable in trained_variables(optimizer)]
+    built = [own_variable(variable) for variable in trained_variables(optimizer)]
     unknown = [variable.name for variable in variables if not any(variable is own for own in built)]
     if unknown or None in built:
-        names = ", ".join(variable.path for variable in trained_variables(optimizer))
+        names = ", ".join(str(shown_name(variable)) for variable in trained_variables(optimizer))
         raise InvalidArgumentError(
             f"{type(optimizer).__name__} was built for {names}, and is now to change {', '.join(unknown) or 'others'}. Apply "
             "it to all variables from the first step on, call its build() with all of them, or make a new optimizer."

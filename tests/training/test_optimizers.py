@@ -275,12 +275,15 @@ def test_an_optimizer_refuses_variables_that_it_was_not_built_for() -> None:
         sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(jnp.ones(1), v), (jnp.ones(1), w)])))()
 
 
+@pytest.mark.parametrize("builds", [False, True], ids=["at once", "built first"])
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_variables_of_a_strategy_are_changed_outside_of_every_step_too(strategy: str, optimizer: str) -> None:
+def test_variables_of_a_strategy_are_changed_outside_of_every_step_too(strategy: str, optimizer: str, builds: bool) -> None:
     def trained(make: Any) -> list[Any]:
         chosen = getattr(plain.optimizers, optimizer)(0.1)
         variables = [make(np.arange(6, dtype=np.float32)), make(np.ones((4, 2), np.float32))]
+        if builds:
+            chosen.build(variables)
         for scale in (1.0, -0.5, 2.0):
             chosen.apply_gradients([(scale * np.asarray(variable) + 1.0, variable) for variable in variables])
         assert int(chosen.iterations.numpy()) == 3
@@ -291,6 +294,37 @@ def test_variables_of_a_strategy_are_changed_outside_of_every_step_too(strategy:
         found = trained(sd.Variable)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def built_for_two(strategy: str, builds: bool) -> tuple[Any, list[Any], Any]:
+    """A strategy, three variables, and an optimizer of plain Keras for two of them."""
+    chosen = STRATEGIES[strategy]()
+    with chosen.scope():
+        variables = [sd.Variable(np.ones(6, np.float32), name=name) for name in ("v", "w", "other")]
+        optimizer = plain.optimizers.Adam(0.1)
+        if builds:
+            optimizer.build(variables[:2])
+    return chosen, variables, optimizer
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_optimizer_that_was_built_for_variables_of_a_strategy_takes_steps_and_is_saved(strategy: str, tmp_path: Path) -> None:
+    def trained(builds: bool, path: str | None = None) -> tuple[list[Any], str]:
+        chosen, (v, w, other), optimizer = built_for_two(strategy, builds)
+        checkpoint = sd.Checkpoint(v=v, w=w, optimizer=optimizer)
+        checkpoint.restore(path)
+        step = sd.function(lambda: optimizer.apply_gradients([(v.value, v), (w.value + 1.0, w)]))
+        for _ in range(3):
+            chosen.run(step)
+        with pytest.raises(sd.errors.InvalidArgumentError, match="Adam was built for v, w, and is now to change other"):
+            optimizer.apply_gradients([(np.ones(6, np.float32), other)])
+        values = [v.numpy().tolist(), w.numpy().tolist()]
+        return values, checkpoint.save(str(tmp_path / f"{builds}"))
+
+    (built, path), (at_once, other_path) = trained(builds=True), trained(builds=False)
+    assert built == at_once
+    runs = [trained(builds, saved)[0] for saved in (path, other_path) for builds in (True, False)]
+    assert all(run == runs[0] for run in runs) and runs[0] != built
 
 
 WITHOUT_A_SCOPE = """
