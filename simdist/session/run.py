@@ -22,7 +22,7 @@ import greenlet
 
 from simdist import debugging
 from simdist.driving_thread import driving_thread
-from simdist.errors import FailedPreconditionError, SimdistError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.faults.base import Fault
 from simdist.process_state import TaskContext, active
 from simdist.randomness import derive_seed
@@ -32,7 +32,7 @@ from simdist.session.commands import Command
 from simdist.session.progress import steps_of_training_s
 from simdist.simulated_process import SimulatedProcess
 
-__all__ = ["Goal", "Program", "ProgramRun"]
+__all__ = ["Goal", "Program", "ProgramRun", "require_no_faults"]
 
 Program = Callable[[Cluster], Any]
 """What a session runs: a function of a cluster."""
@@ -337,3 +337,23 @@ class ProgramRun:
             if left != entered:
                 self._debugging = [left]
             debugging.turn(outer)
+
+
+def require_no_faults(cluster: Cluster) -> None:
+    """Refuse a cluster of which no run can be made, or not as it is.
+
+    Raises:
+        FailedPreconditionError: it has no time.
+        InvalidArgumentError: it has planned faults, which its runs would not have.
+    """
+    try:
+        planned = len(cluster.faults)
+    except FailedPreconditionError:
+        raise FailedPreconditionError(
+            "A session stands still between two events of virtual time, and this cluster has no time. Make it with engine='simulated'."
+        ) from None
+    if planned:
+        raise InvalidArgumentError(
+            f"The cluster has {planned} planned faults, and each run gets a fresh one without them. Give them to the session as commands, or "
+            "plan them in the program."
+        )

@@ -16,7 +16,7 @@ from simdist.session.branch import Branch, Family, RunAside
 from simdist.session.commands import Command, in_order, plain_command_fault
 from simdist.session.comparison import Comparison, compare
 from simdist.session.goals import Moment, UntilEvents, UntilSecond, goal_of
-from simdist.session.run import Goal, Program, ProgramRun
+from simdist.session.run import Goal, Program, ProgramRun, require_no_faults
 from simdist.simulation.fiber import current_fiber
 from simdist.trace import Trace
 
@@ -381,17 +381,7 @@ def _checked(program: Program, cluster: Cluster, commands: Iterable[Command] | N
         raise TypeError(f"program is {program!r}; expected a function of a cluster")
     if not isinstance(cast("object", cluster), Cluster):
         raise TypeError(f"cluster is {cluster!r}; expected a Cluster, of which each run gets a fresh one")
-    try:
-        planned = len(cluster.faults)
-    except FailedPreconditionError:
-        raise FailedPreconditionError(
-            "A session stands still between two events of virtual time, and this cluster has no time. Make it with engine='simulated'."
-        ) from None
-    if planned:
-        raise InvalidArgumentError(
-            f"The cluster has {planned} planned faults, and each run gets a fresh one without them. Give them to "
-            "the session as commands, or plan them in the program."
-        )
+    require_no_faults(cluster)
     return _as_commands([] if commands is None else commands, "commands")
 
 
