@@ -17,8 +17,10 @@ from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import ArrayLike
+from simdist.runtime.work import running_closure
 from simdist.training.adoption import StepScope
 from simdist.training.stateless_step import Values, current_step
+from simdist.variables.handles import own_variable
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable, LearningRate, trained_variables
 from simdist.variables.optimizer import Optimizer, renew_rules
 from simdist.variables.variable import Variable
@@ -34,9 +36,7 @@ def _applied_by_strategies(original: Callable[..., None]) -> Callable[..., None]
 
     def apply(self: KerasOptimizer, grads: Gradients, trainable_variables: Sequence[KerasVariable] | None = None) -> None:
         variables = list(trained_variables(self) if trainable_variables is None else trainable_variables)
-        in_step = isinstance(stateless_scope.get_stateless_scope(), StepScope)
-        # Keras would change a variable that is none of its own, and then miss what only its own have.
-        if not in_step and not any(isinstance(variable, Variable) for variable in variables):
+        if not isinstance(stateless_scope.get_stateless_scope(), StepScope) and not _is_step_of_its_own(variables):
             original(self, grads, trainable_variables)
             return
         step = current_step()
@@ -45,6 +45,16 @@ def _applied_by_strategies(original: Callable[..., None]) -> Callable[..., None]
 
     apply.__doc__ = original.__doc__
     return apply
+
+
+def _is_step_of_its_own(variables: Sequence[KerasVariable]) -> bool:
+    """Whether an update outside of every step is one: in a plain function that runs on a worker it goes to the servers.
+
+    So is one of variables that are none of Keras' own: Keras would change them, and then miss what only its own have.
+    """
+    closure = running_closure.get()
+    on_worker = closure is not None and closure.is_plain
+    return any(isinstance(variable, Variable) or (on_worker and own_variable(variable) is not None) for variable in variables)
 
 
 def _counting_by_strategies(original: Callable[..., Any]) -> Callable[..., Any]:

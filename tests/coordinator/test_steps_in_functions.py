@@ -330,3 +330,36 @@ def test_without_numbers_gradients_outside_of_steps_are_refused() -> None:
     coordinator.schedule(lambda: sd.value_and_grad(lambda: v.value**2, [v])())
     with pytest.raises(sd.errors.FailedPreconditionError, match="outside of every step, on a cluster with numerics="):
         coordinator.join()
+
+
+@pytest.mark.parametrize("fault", [None, "a crash"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_model_that_a_plain_function_trains_is_changed_on_its_servers(options: dict[str, Any], fault: str | None) -> None:
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+
+    def trained(plain: bool) -> tuple[list[Any], int]:
+        given: dict[str, Any] = {**options, "exactly_once": True}
+        strategy = sd.ParameterServerStrategy(cluster := sd.Cluster({"worker": 1, "ps": 2}), **given)
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, kernel_initializer="ones")])
+            optimizer = keras.optimizers.Adam(0.1)
+        coordinator = sd.ClusterCoordinator(strategy)
+        if fault is not None:
+            FAULTS[fault](cluster)
+
+        def function() -> None:
+            _, gradients = sd.value_and_grad(lambda: (model(x) ** 2).mean(), model.trainable_variables)()
+            if plain:
+                sd.sleep(0.7)  # a fault comes
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+        for _ in range(6):
+            coordinator.schedule(function if plain else sd.function(function))
+        coordinator.join()
+        assert int(np.asarray(optimizer.iterations)) == 6
+        return model.get_weights(), len(list(cluster.trace.spans.where(category="apply")))
+
+    (found, num_applied), (expected, num_expected) = trained(plain=True), trained(plain=False)
+    assert num_applied == num_expected > 0
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
