@@ -354,6 +354,6 @@ def require_no_faults(cluster: Cluster) -> None:
         ) from None
     if planned:
         raise InvalidArgumentError(
-            f"The cluster has {planned} planned faults, and each run gets a fresh one without them. Give them to the session as commands, or "
-            "plan them in the program."
+            f"The cluster has {planned} planned faults, and each run gets a fresh one without them. Give them to the session as commands, "
+            "or plan them in the program."
         )
