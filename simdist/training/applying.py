@@ -15,6 +15,7 @@ import jax
 from keras.src.backend.common import stateless_scope
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 
+from simdist.arguments import flag
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import ArrayLike
 from simdist.runtime.work import running_closure
@@ -58,11 +59,23 @@ def _is_step_of_its_own(variables: Sequence[KerasVariable]) -> bool:
 
 
 def _counting_by_strategies(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Keras' `apply_gradients`, but in a step without its result: a step that passed the count of updates on would read it, after them."""
+    """Keras' `apply_gradients`, but in a step without its result: a step that passed the count of updates on would read it, after them.
 
-    def apply_gradients(self: KerasOptimizer, grads_and_vars: Iterable[tuple[ArrayLike | None, KerasVariable]]) -> Any:
-        count = original(self, grads_and_vars)
-        return None if isinstance(stateless_scope.get_stateless_scope(), StepScope) else count
+    It has the argument of TensorFlow's that says that the gradients are those of all replicas already.
+    """
+
+    def apply_gradients(
+        self: KerasOptimizer,
+        grads_and_vars: Iterable[tuple[ArrayLike | None, KerasVariable]],
+        skip_gradients_aggregation: bool = False,
+    ) -> Any:
+        if not isinstance(stateless_scope.get_stateless_scope(), StepScope):
+            return original(self, grads_and_vars)
+        if flag(skip_gradients_aggregation, "skip_gradients_aggregation"):
+            _wrapped(self).apply_gradients(grads_and_vars, skip_gradients_aggregation=True)
+        else:
+            original(self, grads_and_vars)
+        return None
 
     apply_gradients.__doc__ = original.__doc__
     return apply_gradients

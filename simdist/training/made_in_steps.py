@@ -29,7 +29,8 @@ def _register(variable: keras.Variable, original: Callable[[keras.Variable], Non
         raise InvalidArgumentError(
             f"The step would make the Keras variable {variable.path!r}: its model, layer, metric or optimizer was not built before. Make "
             "it inside `with strategy.scope():`, before the step; and build a model there: give it keras.Input(shape) as its first layer, "
-            "or call model.build((None, *shape)), or the model itself with an example."
+            "or call model.build((None, *shape)), or the model itself with an example. A metric that has no variables before its first "
+            "update (F1Score) is given one there, and reset_state()."
         )
     original(variable)
 

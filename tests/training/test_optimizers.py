@@ -347,3 +347,21 @@ def test_where_only_plain_keras_is_imported_and_no_scope_is_open_it_is_the_same(
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     second = {"step": 0.81, "outside": 0.8}[order[1]]
     assert done.stdout.splitlines() == ["[0.9, 0.9] 1", f"[{second}, {second}] 2"], done.stderr
+
+
+@pytest.mark.parametrize("make", [lambda optimizer: optimizer, sd.Optimizer], ids=["as it is", "wrapped"])
+@pytest.mark.parametrize("strategy", ["one device", "replicas", "workers"])
+def test_gradients_that_a_step_has_added_up_and_clipped_itself_are_not_added_up_again(strategy: str, make: Callable[[Any], Any]) -> None:
+    chosen = STRATEGIES[strategy]()
+    with chosen.scope():
+        v, optimizer = sd.Variable([3.0, 4.0]), make(keras.optimizers.SGD(1.0))
+
+    @sd.function
+    def step() -> None:
+        gradients = sd.value_and_grad(lambda: (v.value**2).sum() / 2 / chosen.num_replicas_in_sync, [v])()[1]
+        (gradient,) = sd.get_replica_context().all_reduce("sum", gradients)
+        clipped = gradient / jnp.sqrt((gradient**2).sum())
+        optimizer.apply_gradients([(clipped, v)], skip_gradients_aggregation=True)
+
+    chosen.run(step)
+    np.testing.assert_allclose(v.numpy(), [3.0 - 0.6, 4.0 - 0.8], rtol=1e-6)
