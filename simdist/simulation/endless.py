@@ -13,6 +13,8 @@ from simdist.simulation.fiber import Waiter, words
 
 __all__ = ["beyond_the_end", "livelock", "no_time_to_compute", "no_time_to_wait", "stuck", "waits_of"]
 
+MOST_NAMED = 10
+
 
 def no_time_to_wait(seconds: float) -> InvalidArgumentError:
     """The error for a delay that is negative, not a number, or infinite."""
@@ -44,12 +46,13 @@ def livelock(what: str, now_s: float, events: int) -> DeadlineExceededError:
 
 
 def waits_of(waiters: Sequence[Waiter]) -> list[str]:
-    """Who of these waits for what, in words."""
-    return [
+    """Who of these waits for what, in words; of many the first, and how many more there are."""
+    waiting = [waiter for waiter in waiters if waiter.waiting is not None]
+    told = [
         f"{waiter.lane} {'waits' if waiter.held is None else 'is paused, and waits'} for {words(waiter.waits_for) or 'an event'}"
-        for waiter in waiters
-        if waiter.waiting is not None
+        for waiter in waiting[:MOST_NAMED]
     ]
+    return [*told, *([f"and {len(waiting) - MOST_NAMED} more wait for something"] if len(waiting) > MOST_NAMED else [])]
 
 
 def stuck(what: str, now_s: float, absences: Sequence[str], waiters: Sequence[Waiter]) -> DeadlineExceededError:

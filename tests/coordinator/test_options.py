@@ -136,6 +136,22 @@ def test_the_watchdog_warns_and_marks_when_no_closure_ends_and_says_who_waits_fo
     assert "worker:0 waits for the end of a sleep" in marks[0].name
 
 
+def test_of_many_tasks_that_wait_the_watchdog_and_the_error_of_a_wait_name_ten() -> None:
+    cluster, coordinator = coordinated(300, watchdog_s=3.0)
+    for _ in range(300):
+        coordinator.schedule(lambda: sd.sleep(4.0))
+    with pytest.warns(RuntimeWarning, match="worker:8 waits for .* more wait for something") as warned:
+        coordinator.join()
+    assert sum(f"worker:{number} waits" in str(warned[0].message) for number in range(300)) <= 10
+    assert len(str(warned[0].message)) < 1_500
+    gate = cluster.engine.world.clock.gate()  # pyright: ignore[reportAttributeAccessIssue]
+    for _ in range(300):
+        coordinator.schedule(lambda: gate.wait("what never comes"))
+    with pytest.raises(DeadlineExceededError, match=r"worker:8 waits for .*; and 2.. more wait for something") as error:
+        coordinator.join()
+    assert len(str(error.value)) < 2_000
+
+
 def test_a_closure_that_ends_resets_the_watchdog_and_idle_time_is_no_reason_to_warn() -> None:
     cluster, coordinator = coordinated(1, watchdog_s=3.0)
     with warnings.catch_warnings():
