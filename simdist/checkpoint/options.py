@@ -22,7 +22,7 @@ class CheckpointOptions:
             it, too; `Cluster.close` warns of one that is lost. Default False.
         writers: "chief" (the default): the task of the program that saves, or the one on whose disk the path lies
             (`Cluster.directory`), gets all values over the network, and writes them. "owners": each task that holds values writes them to
-            its own disk, side by side, and the checkpoint is complete with the last one.
+            its own disk, side by side, and the checkpoint is complete with the last one; a restore reads the parts side by side.
 
     Raises:
         InvalidArgumentError: other writers.

@@ -16,7 +16,7 @@ from simdist.checkpoint.files import Unfinished
 from simdist.checkpoint.options import CheckpointOptions
 from simdist.runtime.base import Engine, Promise
 
-__all__ = ["Saved", "Writing", "forget", "under_way"]
+__all__ = ["Saved", "Writing", "forget", "part_of_owner", "under_way"]
 
 Saved: TypeAlias = Callable[[], object]
 """Is called when a checkpoint is there; may not block."""
@@ -64,7 +64,7 @@ class Writing:
         engine.unfinished.append(self)
         self._left = len(writers)
         for writer, held in writers.items():
-            name = _name_of(self.path, writer) if by_owner else str(self.path)
+            name = part_of_owner(self.path, writer) if by_owner else str(self.path)
             disks[writer].write(name, sum(held.values()), self._ended, held)
 
     @property
@@ -133,7 +133,7 @@ def forget(engine: Engine | None, path: Path) -> None:
     for task in engine.task_names:
         disk = engine.disk(task)
         disk.delete(str(path))
-        disk.delete(_name_of(path, task))
+        disk.delete(part_of_owner(path, task))
 
 
 def under_way(engine: Engine | None) -> list[Path]:
@@ -142,6 +142,6 @@ def under_way(engine: Engine | None) -> list[Path]:
     return [work.path for work in works if isinstance(work, Writing) and not work.is_over]
 
 
-def _name_of(path: Path, owner: str) -> str:
+def part_of_owner(path: Path, owner: str) -> str:
     """The name of an owner's part on its disk."""
     return f"{path}.{owner}"

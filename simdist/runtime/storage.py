@@ -81,6 +81,10 @@ class TaskDisk(Protocol):
         """Whether there is a file of this name."""
         ...
 
+    def size_bytes(self, path: str) -> int:
+        """Of a file that there is; 0 of one that is not there."""
+        ...
+
 
 def checked_file(path: object, size_bytes: object, parts: Mapping[str, int] | None, tasks: Mapping[str, object]) -> None:
     """Refuse what is no file.

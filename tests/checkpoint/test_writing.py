@@ -88,6 +88,40 @@ def test_a_restore_takes_the_time_of_the_disk_and_of_the_travel(tmp_path: Path) 
     assert scene.now - began_s == pytest.approx(read_s(5000 + OWN_BYTES) + travel_s)
 
 
+def test_owners_read_their_parts_side_by_side_and_send_nothing(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, (1000, 250))
+    scene.save(OWNERS)
+    for one in scene.variables:
+        one.assign(np.zeros(one.shape, np.float32))
+    began_s = scene.now
+    scene.checkpoint.restore(tmp_path / "ckpt-1").assert_consumed()
+    assert scene.now - began_s == pytest.approx(read_s(4000))
+    spans = [span for span in scene.cluster.trace.spans.where(category="checkpoint") if span.start_s >= began_s]
+    assert [span.lane for span in sorted(spans, key=lambda span: span.lane)] == ["chief:0", "ps:0", "ps:1"]
+    assert all(one.numpy().all() for one in scene.variables)
+
+
+def test_parts_travel_where_other_tasks_get_the_values(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, (1000, 250))
+    scene.save(OWNERS)
+    with sd.ParameterServerStrategy(scene.cluster).scope():
+        swapped = [variable(np.zeros(size, np.float32)) for size in (250, 1000)]
+    assert [one.device for one in swapped] == ["ps:0", "ps:1"]
+    began_s = scene.now
+    sd.Checkpoint(variables=swapped[::-1], kept=Kept("")).restore(tmp_path / "ckpt-1").expect_partial()
+    to_the_program_s = TRAVEL_S + 4000 / BANDWIDTH + TRAVEL_S + 1000 / BANDWIDTH
+    assert scene.now - began_s == pytest.approx(read_s(4000) + 2 * to_the_program_s)
+
+
+def test_the_disk_of_an_owner_that_is_down_cannot_be_read(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, (1000, 250))
+    scene.save(OWNERS)
+    scene.cluster.faults.crash("ps:1", at=scene.now + 1.0)
+    scene.sleep(2.0)
+    with pytest.raises(UnavailableError, match="ps:1"):
+        scene.checkpoint.restore(tmp_path / "ckpt-1")
+
+
 def test_what_belongs_to_no_strategy_takes_no_time(tmp_path: Path) -> None:
     scene = Scene(tmp_path, ())
     assert scene.save() == 0.0

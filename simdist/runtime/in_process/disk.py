@@ -44,3 +44,6 @@ class DiskHere:
 
     def exists(self, path: str) -> bool:
         return path in self._sizes
+
+    def size_bytes(self, path: str) -> int:
+        return self._sizes.get(path, 0)

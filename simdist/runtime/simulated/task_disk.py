@@ -83,6 +83,9 @@ class SimulatedDisk:
     def exists(self, path: str) -> bool:
         return self.disk.files.exists(path)
 
+    def size_bytes(self, path: str) -> int:
+        return self.disk.files.content(path).size_bytes if self.exists(path) else 0
+
     def delete(self, path: str) -> None:
         self.disk.files.discard(path)
 

@@ -43,6 +43,7 @@ def test_a_file_is_there_when_its_write_has_ended(disk: TaskDisk, driver: Driver
     disk.write("/data/ckpt-1", 1000, ended)
     driver.pass_time(LONG_S)
     assert ended.errors == [None] and disk.exists("/data/ckpt-1") and disk.used_bytes == 1000
+    assert (disk.size_bytes("/data/ckpt-1"), disk.size_bytes("/data/no file")) == (1000, 0)
     disk.write("/data/ckpt-1", 400, ended)
     disk.write("/data/ckpt-2", 0, ended)
     driver.pass_time(LONG_S)
