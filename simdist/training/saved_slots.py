@@ -1,15 +1,15 @@
 """Whose each variable of a Keras optimizer is: the trained variable of a slot, and where that stands in the model.
 
 Keras begins the name of a slot with the path of the variable that it was made for, however the optimizer keeps it: one's own may have
-tuples, or dicts of dicts. Where several variables have one path, or a slot has another name, the list counts in which it is kept, or the
-dict, that has one for each variable that the optimizer was built for, in this order.
+tuples, or dicts of dicts. Where several variables have one path, or a slot has another name, the list, tuple or dict counts in which it is
+kept, alone or with others, that has something for each variable that the optimizer was built for, in this order.
 
 Taught in lesson 09.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
@@ -49,7 +49,7 @@ def slots_of(optimizer: KerasOptimizer, positions_in: Positions) -> list[SlotOf]
         base = 1 + max((owner.number for owner in owners.values()), default=-1)
         found = [SlotOf(base + number, ours[number], positions.get(id(one), "")) for number, one in enumerate(trained)]
         for slots in _for_each(part, len(trained)):
-            owners |= {id(slot): owner for slot, owner in zip(slots, found, strict=True) if slot is not None}
+            owners |= {id(slot): owner for each, owner in zip(slots, found, strict=True) for slot in each}
         numbers = _by_beginning(trained)
         named = [(slot, _number_in(numbers, slot.name)) for slot in part.variables]
         owners |= {id(slot): found[number] for slot, number in named if number is not None}
@@ -60,14 +60,42 @@ def _parts_of(optimizer: KerasOptimizer) -> Sequence[KerasOptimizer]:
     return cast("Any", optimizer).optimizers if holds_optimizers(optimizer) else [core_of(optimizer)]
 
 
-def _for_each(optimizer: KerasOptimizer, count: int) -> list[Sequence[object]]:
-    """What an optimizer keeps for each of so many variables: one thing, or None."""
-    kept: list[Sequence[object]] = []
+def _for_each(optimizer: KerasOptimizer, count: int) -> Iterator[Sequence[Sequence[KerasVariable]]]:
+    """What an optimizer keeps for each of so many variables, in their order: one slot, several in a list, a tuple or a dict, or none."""
     for name, value in vars(optimizer).items():
-        items = list(cast("Mapping[object, object]", value).values()) if isinstance(value, dict) else value
-        if name not in BOOKKEEPING and isinstance(items, list) and len(cast("list[object]", items)) == count:
-            kept.append(cast("list[object]", items))
-    return [items for items in kept if all(one is None or isinstance(one, keras.Variable) for one in items)]
+        if name not in BOOKKEEPING:
+            yield from _lists_in(value, count)
+
+
+def _lists_in(kept: object, count: int) -> Iterator[Sequence[Sequence[KerasVariable]]]:
+    """The containers that have something for each of so many variables, in a container; that itself, if it is one."""
+    items = _items_of(kept)
+    if items is None:
+        return
+    slots = [_slots_in(item) for item in items]
+    if len(items) == count and all(each is not None and len({slot.name for slot in each}) == len(each) for each in slots):
+        yield [each for each in slots if each is not None]
+        return
+    for item in items:  # several lists: each of slots of one kind, whose names are equal where the paths of variables are
+        yield from _lists_in(item, count)
+
+
+def _slots_in(kept: object) -> Sequence[KerasVariable] | None:
+    """The variables in a container, or one alone; None where there is something else, too."""
+    if kept is None or isinstance(kept, keras.Variable):
+        return [] if kept is None else [kept]
+    items = _items_of(kept)
+    if items is None:
+        return None
+    found = [_slots_in(item) for item in items]
+    return None if any(each is None for each in found) else [slot for each in found if each is not None for slot in each]
+
+
+def _items_of(kept: object) -> Sequence[object] | None:
+    """What is in a list, a tuple or a dict; None of anything else."""
+    if isinstance(kept, dict):
+        return list(cast("Mapping[object, object]", kept).values())
+    return cast("Sequence[object]", kept) if isinstance(kept, (list, tuple)) else None
 
 
 def _by_beginning(trained: Sequence[KerasVariable]) -> dict[str, int | None]:
