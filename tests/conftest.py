@@ -64,11 +64,3 @@ def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a file leaves behind mostly stays, too: tests that collect garbage would look at it again, for a second or more each."""
-    if nextitem is None or nextitem.path != item.path:
-        gc.collect()
-        gc.freeze()
