@@ -54,6 +54,17 @@ def no_seed_of_keras() -> Iterator[None]:
         state.set_global_attribute("global_random_seed", None)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def only_new_objects(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let files that collect garbage look at what is new: a pass over all that earlier tests have left takes a second or more."""
+    if not hasattr(request.module, "gc"):
+        yield
+        return
+    gc.freeze()
+    yield
+    gc.unfreeze()  # for good it would keep alive what becomes garbage later
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
     """Tests have no examples in docstrings, and to look for them in all their files takes seconds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.util
 import json
 import os
@@ -58,6 +59,7 @@ def test_numbers_of_a_table_stand_alone() -> None:
 
 @pytest.mark.parametrize("name", sampled(["kernel", "network", "trace_cost", "walks"], ["kernel", "network", "trace_cost"]))
 def test_benchmark_of_the_engine_prints_its_table(name: str, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gc.get_freeze_count() > 0, "tests/conftest.py freezes what there was: benchmarks collect garbage before they measure"
     load(name).main(["--quick"])
     assert max(numbers_of_last_line(capsys.readouterr().out)) > 0
 

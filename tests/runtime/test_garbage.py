@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -116,15 +116,6 @@ def left_by(run: Run) -> Counter[str]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def only_new_objects() -> Iterator[None]:
-    """The collector looks at what comes from now on: a pass over all that earlier tests have left takes a quarter of a second."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
