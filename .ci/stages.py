@@ -44,7 +44,7 @@ GROUPS = {
         *(f"tests/{name}" for name in ("strategies", "docs", "golden", "training", "estimator")),
         # of the folders below: what compares no bits
         *(f"tests/properties/test_{name}.py" for name in ("replayed_rounds", "replayed_updates", "sparse_optimizers", "sparse_reads")),
-        *(f"tests/program/test_{name}.py" for name in ("captures", "dot_algorithms", "effects", "reads_in_jit")),
+        *(f"tests/program/test_{name}.py" for name in ("captures", "dot_algorithms", "effects", "grouped_convolutions", "reads_in_jit")),
         "tests/collectives/test_compression.py",
     ),
     "tests of bits": (*(f"tests/{name}" for name in ("properties", "ledger", "program", "collectives")), "tests/training/test_copies.py"),

@@ -11,28 +11,10 @@ import pytest
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from convolved import LAYOUTS, convolved
 from simdist.program.convolutions import with_axes_in_order
 from simdist.program.jaxprs import equations_in
 from simdist.program.kernels import compiler_options
-
-LAYOUTS = {"channels last": ("NHWC", "HWIO", "NHWC"), "channels first": ("NCHW", "OIHW", "NCHW"), "odd": ("HNCW", "IHOW", "CWNH")}
-
-
-def convolved(layout: tuple[str, str, str], **options: Any) -> Any:
-    def shape(letters: str, sizes: dict[str, int]) -> tuple[int, ...]:
-        return tuple(sizes[letter] for letter in letters)
-
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(shape(layout[0], {"N": 3, "H": 7, "W": 6, "C": 4})).astype(np.float32)
-    inputs = 4 // options.get("feature_group_count", 1)
-    kernel = rng.standard_normal(shape(layout[1], {"H": 3, "W": 2, "I": inputs, "O": 8})).astype(np.float32)
-
-    def run(x: Any, kernel: Any) -> Any:
-        return (
-            lax.conv_general_dilated(x, kernel, **{"window_strides": (1, 1), "padding": "SAME", **options}, dimension_numbers=layout) ** 2
-        ).sum()
-
-    return jax.value_and_grad(run, argnums=(0, 1)), (x, kernel)
 
 
 @pytest.mark.parametrize("options", [{}, {"window_strides": (2, 1), "padding": "VALID"}, {"rhs_dilation": (2, 2)}])
@@ -44,21 +26,6 @@ def test_a_convolution_and_its_derivatives_have_the_bits_that_they_have_in_a_pro
     expected = jax.tree_util.tree_leaves(jax.jit(function, compiler_options=compiler_options())(*arrays))
     for one, other in zip(found, expected, strict=True):
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
-
-
-@pytest.mark.parametrize("options", [{}, {"window_strides": (2, 1)}, {"rhs_dilation": (2, 2), "padding": "VALID"}])
-@pytest.mark.parametrize("groups", [2, 4])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_convolution_with_groups_has_the_numbers_of_jax(layout: str, groups: int, options: dict[str, Any]) -> None:
-    function, arrays = convolved(LAYOUTS[layout], feature_group_count=groups, **options)
-    closed = jax.make_jaxpr(function)(*arrays)
-    assert any(eqn.params.get("batch_group_count", 1) > 1 for eqn in equations_in(closed.jaxpr))
-    ordered = with_axes_in_order(closed)
-    assert all(eqn.params.get("batch_group_count", 1) == 1 for eqn in equations_in(ordered.jaxpr))
-    found = jax.jit(jaxpr_as_fun(ordered), compiler_options=compiler_options())(*arrays)
-    expected = jax.tree_util.tree_leaves(jax.jit(function, compiler_options=compiler_options())(*arrays))
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * float(np.abs(other).max()))
 
 
 def test_in_a_loop_xla_writes_the_code_that_it_writes_for_a_program() -> None:
