@@ -61,10 +61,10 @@ def printed(process: subprocess.Popen[str]) -> str:
 @pytest.mark.slow
 def test_bits_are_the_same_without_a_cache_from_two_that_fill_it_at_once_and_from_the_filled_one(tmp_path: Path) -> None:
     filling = [started(TRAINING, tmp_path) for _ in range(2)]
-    *first, compiled = printed(filling[0]).split()
-    assert printed(filling[1]).split()[:2] == first
+    (*first, compiled), (*second, compiled_too) = (printed(process).split() for process in filling)
+    assert first == second
     filled, without = started(TRAINING, tmp_path), started(TRAINING, None)
-    assert int(compiled) > 0
+    assert int(compiled) + int(compiled_too) > 0  # one may find all that the other has compiled
     assert printed(filled).split() == [*first, "0"]
     assert printed(without).split()[:2] == first
     tidy(tmp_path)
