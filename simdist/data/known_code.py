@@ -128,9 +128,10 @@ def is_library(module: str) -> bool:
 
 def is_library_function(fn: types.FunctionType) -> bool:
     """True for a function of Python, of simdist or of an installed package."""
+    file = fn.__code__.co_filename
     if str(fn.__globals__.get("__name__", "")).partition(".")[0] == "simdist":
-        return True
-    return fn.__code__.co_filename.startswith("<frozen") or is_installed(fn.__code__.co_filename)
+        return not file.startswith("<")  # which a doctest's is, or what a user has entered
+    return file.startswith("<frozen") or is_installed(file)
 
 
 @lru_cache(4096)

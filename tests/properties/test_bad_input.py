@@ -103,9 +103,9 @@ def test_loss_that_is_nan_ends_fit_with_advice(coordinator: sd.ClusterCoordinato
 def test_plain_keras_model_made_in_a_scope_refuses_to_train_alone(coordinator: sd.ClusterCoordinator) -> None:
     with coordinator.strategy.scope():
         model = plain_keras.Sequential([plain_keras.Input((2,)), plain_keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-    with pytest.raises(sd.errors.FailedPreconditionError, match=r"simdist\.keras"):
-        model.fit(np.zeros((4, 2)), np.zeros((4, 1)), verbose=0)
+    for call in (lambda: model.compile("sgd", "mse"), lambda: model.fit(np.zeros((4, 2)), np.zeros((4, 1)), verbose=0)):
+        with pytest.raises(sd.errors.FailedPreconditionError, match=r"simdist\.keras"):
+            call()
 
 
 def test_join_that_nothing_can_end_says_why() -> None:
