@@ -5,9 +5,7 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +14,7 @@ from simdist.arguments import flag, whole_number
 from simdist.data import nested
 from simdist.data.creation import DatasetCreation
 from simdist.data.folding import Scan
-from simdist.data.grouped import GroupByWindow
+from simdist.data.grouped import Buckets, GroupByWindow
 from simdist.data.grouping import BatchRows, Unbatch
 from simdist.data.hints import AUTOTUNE, require_hints
 from simdist.data.leaves import Element, ElementFunction, Tree
@@ -154,13 +152,7 @@ class FurtherSteps(DatasetCreation):
             >>> [batch.shape for batch in lines.bucket_by_sequence_length(len, [3], [2, 2])]
             [(2, 2), (2, 4)]
         """
-        edges = [whole_number(edge, "a bucket boundary", 1) for edge in bucket_boundaries]
-        sizes = [whole_number(size, "a bucket's batch size", 1) for size in bucket_batch_sizes]
-        if len(sizes) != len(edges) + 1 or any(low >= high for low, high in pairwise(edges)):
-            raise InvalidArgumentError(
-                f"bucket_by_sequence_length was given the boundaries {edges} and {len(sizes)} batch sizes; expected rising boundaries, and "
-                "one size more than boundaries"
-            )
+        buckets = Buckets(bucket_boundaries, bucket_batch_sizes)
         to_boundary, last = flag(pad_to_bucket_boundary, "pad_to_bucket_boundary"), flag(drop_remainder, "drop_remainder")
         if to_boundary and padded_shapes is None and not self._node.knows_spec:
             raise InvalidArgumentError(
@@ -168,17 +160,17 @@ class FurtherSteps(DatasetCreation):
             )
         as_it_is = flag(no_padding, "no_padding")
 
-        def length_bucket(*parts: Element) -> np.int32:
-            return np.int32(bisect_right(edges, int(element_length_func(*parts))))
+        def bucket_of(*parts: Element) -> np.int32:
+            return buckets.number_of(element_length_func(*parts))
 
         def batches(key: np.integer[Any], group: Self) -> Self:
-            size = sizes[int(key)]
+            size = buckets.batch_sizes[int(key)]
             if as_it_is:
                 return group._then(BatchRows(group._node, size, last))
-            shapes = shapes_to_boundary(self._node.spec(), padded_shapes, edges, int(key)) if to_boundary else padded_shapes
+            shapes = shapes_to_boundary(self._node.spec(), padded_shapes, buckets.boundaries, int(key)) if to_boundary else padded_shapes
             return group._then(PaddedBatch(group._node, size, shapes, padding_values, last))
 
-        return self.group_by_window(length_bucket, batches, window_size_func=lambda key: sizes[int(key)])
+        return self.group_by_window(bucket_of, batches, window_size_func=lambda key: buckets.batch_sizes[int(key)])
 
     def scan(self, initial_state: Element, scan_func: ElementFunction) -> Self:
         """What a function gives for each element and a state, which it hands on from element to element.

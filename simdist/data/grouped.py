@@ -5,7 +5,12 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import SupportsInt
+
+import numpy as np
 
 from simdist.arguments import name_of_function, whole_number
 from simdist.data import streams
@@ -21,7 +26,7 @@ from simdist.data.streams import Pull
 from simdist.data.windows import Held
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["GroupByWindow"]
+__all__ = ["Buckets", "GroupByWindow"]
 
 NAME = "group_by_window"
 
@@ -131,3 +136,33 @@ class _Group:
     def __init__(self, key: Scalar, size: int, elements: list[Batch] | None = None) -> None:
         self.key, self.size = key, size
         self.elements = elements or []
+
+
+class Buckets:
+    """Ranges of lengths, each with a number of rows for its batches.
+
+    Args:
+        boundaries: lengths at which the next bucket begins, in rising order.
+        batch_sizes: one more than boundaries.
+
+    Raises:
+        InvalidArgumentError: boundaries that do not rise, another number of sizes, or something below 1.
+
+    Example:
+        >>> buckets = Buckets([3, 5], [8, 4, 2])
+        >>> [int(buckets.number_of(length)) for length in (2, 3, 9)]
+        [0, 1, 2]
+    """
+
+    def __init__(self, boundaries: Sequence[int], batch_sizes: Sequence[int]) -> None:
+        self.boundaries = [whole_number(edge, "a bucket boundary", 1) for edge in boundaries]
+        self.batch_sizes = [whole_number(size, "a bucket's batch size", 1) for size in batch_sizes]
+        if len(self.batch_sizes) != len(self.boundaries) + 1 or any(low >= high for low, high in pairwise(self.boundaries)):
+            raise InvalidArgumentError(
+                f"bucket_by_sequence_length was given the boundaries {self.boundaries} and {len(self.batch_sizes)} batch sizes; expected "
+                "rising boundaries, and one size more than boundaries"
+            )
+
+    def number_of(self, length: SupportsInt) -> np.int32:
+        """The number of the bucket of a length."""
+        return np.int32(bisect_right(self.boundaries, int(length)))

@@ -33,10 +33,6 @@ class _SomeElements(Reorder):
     def fixed(self) -> bool:
         return False
 
-    @property
-    def full_batches(self) -> bool:
-        return self.source.full_batches
-
     def cardinality(self) -> int:
         return 0 if self.source.cardinality() == 0 else UNKNOWN
 
