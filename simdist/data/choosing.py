@@ -15,7 +15,6 @@ import numpy as np
 from simdist.arguments import whole_number
 from simdist.data import joining, streams
 from simdist.data.batch import Batch
-from simdist.data.functions import FUTILE_ROWS
 from simdist.data.leaves import Array
 from simdist.data.nodes import INFINITE, UNKNOWN, Node, Pass, Spec
 from simdist.data.seeds import COMMON_SEED, generator
@@ -67,7 +66,7 @@ class Mixture(Node):
         left = self.choosable()
 
         def pull(limit: int) -> Array:
-            for _ in range(FUTILE_ROWS):
+            for _ in range(streams.FUTILE_ROWS):
                 choice = next_choice() if left else None
                 if choice is None:
                     break
@@ -77,8 +76,8 @@ class Mixture(Node):
                 if self.stops_on_empty:
                     left.clear()
             else:
-                raise InvalidArgumentError(
-                    f"{self.label} chose datasets without elements {FUTILE_ROWS:,} times one after another, and may never choose another; "
+                raise streams.FutileError(
+                    f"{self.label} chose empty datasets {streams.FUTILE_ROWS:,} times one after another, and may never choose another; "
                     "expected choices of all datasets, or stop_on_empty_dataset=True"
                 )
             return streams.NOTHING

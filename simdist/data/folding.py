@@ -17,7 +17,7 @@ from simdist.data.sources import blank_element, probed_elements
 from simdist.data.streams import Pull
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Scan", "State"]
+__all__ = ["Scan", "State", "require_end"]
 
 
 class State:
@@ -30,17 +30,13 @@ class State:
     Example:
         >>> state = State(0, max)
         >>> state.become(3)
-        >>> state.value()
-        array(3, dtype=int32)
+        >>> state.argument()
+        np.int32(3)
     """
 
     def __init__(self, initial: Element, fn: ElementFunction) -> None:
         self._leaves, self._structure = flatten(initial, "initial_state")
         self._fn = fn
-
-    def value(self) -> Element:
-        """The state, as nested arrays."""
-        return unflatten(self._structure, self._leaves)
 
     def argument(self) -> Element:
         """The state as a function sees it: scalars where an array has no axes."""

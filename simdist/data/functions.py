@@ -28,7 +28,6 @@ from simdist.errors import InvalidArgumentError
 __all__ = ["Filter", "Map"]
 
 PROBED = 4  # elements that show what a map returns, where looking at them has no effect
-FUTILE_ROWS = 1_000_000  # rows that a filter may drop one after another, over and above 64 passes of the table
 
 
 class Map(Transform):
@@ -222,14 +221,14 @@ def kept_rows(source: Pull, rule: Predicate) -> Pull:
     """The rows that a pure filter keeps; a row on which it raises does so when its turn comes, and is passed over."""
     waiting = streams.NOTHING
     failure: Exception | None = None
-    patience = 64 * rule.table.num_rows + FUTILE_ROWS
+    patience = 64 * rule.table.num_rows + streams.FUTILE_ROWS
 
     def pull(limit: int) -> Array:
         nonlocal waiting, failure
         dropped = 0
         while failure is None:
             if dropped > patience:
-                raise InvalidArgumentError(
+                raise streams.FutileError(
                     f"a filter dropped {dropped:,} elements one after another and may never keep one; put the filter before repeat()"
                 )
             if not len(waiting):

@@ -79,9 +79,10 @@ def converted(leaf: Array, dtype_name: str) -> Array | None:
     if is_text(dtype_name) or is_text(leaf.dtype.name):
         return leaf if leaf.dtype.kind == dtype_of(dtype_name).kind else None
     dtype = np.dtype(dtype_name)
-    found = leaf.astype(dtype)
-    is_float = leaf.dtype.kind in "fc" and np.can_cast(leaf.dtype, dtype, "same_kind")  # which are rounded
-    if not is_float and not np.array_equal(found, leaf):
+    with np.errstate(all="ignore"):
+        found = leaf.astype(dtype)
+    is_rounded = leaf.dtype.kind in "fc" and np.can_cast(leaf.dtype, dtype, "same_kind")
+    if not (np.array_equal(np.isfinite(found), np.isfinite(leaf)) if is_rounded else np.array_equal(found, leaf)):
         return None
     found.flags.writeable = False
     return found

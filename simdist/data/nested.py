@@ -112,12 +112,19 @@ def interleaved(next_member: Callable[[], Pull | None], cycle_length: int, block
 
     def pull(limit: int) -> Array:
         nonlocal at, given, num_open, ended
+        num_opened = 0
         while num_open or not ended:
             member = members[at]
             if member is None and not ended:
                 member = members[at] = next_member()
                 given, ended = 0, member is None
                 num_open += not ended
+                num_opened += 1
+                if num_opened > streams.FUTILE_ROWS + cycle_length:
+                    raise streams.FutileError(
+                        f"{streams.FUTILE_ROWS:,} datasets one after another had no elements, and none may ever have one; put a filter "
+                        "before repeat()"
+                    )
                 continue
             chunk = member(min(limit, block_length - given)) if member is not None else streams.NOTHING
             if member is not None and not len(chunk):

@@ -11,7 +11,6 @@ import warnings
 
 from simdist.data import streams
 from simdist.data.batch import Batch
-from simdist.data.functions import FUTILE_ROWS
 from simdist.data.leaves import Array, ElementFunction, flatten, is_text
 from simdist.data.nodes import UNKNOWN, Node, Pass, Reorder, single_rows
 from simdist.data.purity import call_on, name_of, truth
@@ -81,14 +80,14 @@ class Unique(_SomeElements):
         seen = set[object]()
 
         def pull_new(limit: int) -> Array:
-            for _ in range(FUTILE_ROWS):
+            for _ in range(streams.FUTILE_ROWS):
                 chunk = pull(1)
                 value = value_of(element_at(chunk, table)) if len(chunk) else None
                 if value is None or value not in seen:
                     seen.add(value)
                     return chunk
-            raise InvalidArgumentError(
-                f"unique met {FUTILE_ROWS:,} elements one after another that it knows, and may never meet another; put it before repeat()"
+            raise streams.FutileError(
+                f"unique met {streams.FUTILE_ROWS:,} elements that it knows, and may never meet another; put it before repeat()"
             )
 
         return pull_new
@@ -112,18 +111,23 @@ class IgnoreErrors(_SomeElements):
         pull = self.source.open(one_pass) if self.table() is not None else self.source.open_elements(one_pass)
 
         def pull_next(limit: int) -> Array:
-            while True:
+            for _ in range(streams.FUTILE_ROWS):
                 one_pass.stays = False
                 try:
                     chunk = pull(1)
                     for element in chunk if chunk.dtype == object else ():
                         element.leaves()
                     return chunk
+                except streams.FutileError:
+                    raise
                 except Exception as error:
                     if one_pass.stays:
                         raise  # it would raise for ever
                     if self.log_warning:
                         warnings.warn(f"ignore_errors left out an element that raised {type(error).__name__}: {error}", stacklevel=2)
+            raise streams.FutileError(
+                f"ignore_errors left out {streams.FUTILE_ROWS:,} elements one after another, and may never get one; mend what raises"
+            )
 
         return pull_next
 

@@ -20,10 +20,13 @@ import numpy as np
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array
 from simdist.data.table import Table
+from simdist.errors import InvalidArgumentError
 
 __all__ = [
+    "FUTILE_ROWS",
     "MAX_CHUNK",
     "NOTHING",
+    "FutileError",
     "Pull",
     "as_objects",
     "batch_rows",
@@ -43,6 +46,11 @@ Pull = Callable[[int], Array]
 NOTHING: Array = np.empty(0, np.int32)
 MAX_CHUNK = 1 << 16  # elements made at once by a stream that could make any number
 READ_AHEAD = 1024  # rows that a batch asks for at once
+FUTILE_ROWS = 1_000_000  # elements, one after another, that come to nothing before a step gives up
+
+
+class FutileError(InvalidArgumentError):
+    """A step has read many elements of which nothing came, and may never end."""
 
 
 def as_objects(items: list[Batch]) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.data import ArraySpec, Dataset, choosing
+from simdist.data import ArraySpec, Dataset, streams
 from simdist.errors import InvalidArgumentError
 
 
@@ -43,7 +43,7 @@ def test_shapes_hold_for_all_members() -> None:
 
 
 def test_choices_of_the_empty_for_ever_are_an_error_and_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "FUTILE_ROWS", 50)
+    monkeypatch.setattr(streams, "FUTILE_ROWS", 50)
     chosen = iter(Dataset.choose_from_datasets(members(1, 2), Dataset.range(1).repeat(), stop_on_empty_dataset=False))
     assert next(chosen) == 0
     with pytest.raises(InvalidArgumentError, match="may never choose another"):

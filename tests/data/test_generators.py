@@ -51,6 +51,10 @@ def test_a_number_never_becomes_another_one() -> None:
     with pytest.raises(InvalidArgumentError, match=r"gave int32\[\]; its signature says int8"):
         generated(300, signature=ArraySpec((), "int8"))
     assert generated(1.0, signature=ArraySpec((), "int32"))[0] == 1
+    for number, dtype in ((1e6, "float16"), (float("nan"), "int32"), (16_777_217, "float32")):
+        with pytest.raises(InvalidArgumentError, match=f"its signature says {dtype}"):
+            generated(number, signature=ArraySpec((), dtype))
+    assert np.isinf(generated(float("inf"), signature=ArraySpec((), "float16"))[0])
 
 
 def test_arguments_go_to_the_generator() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.data import ArraySpec, Dataset
+from simdist.data import ArraySpec, Dataset, streams
 from simdist.errors import InvalidArgumentError
 
 
@@ -133,6 +133,15 @@ def test_a_dataset_that_the_function_has_from_outside_is_shuffled_anew_each_time
     shuffled = Dataset.range(9).shuffle(9, seed=1)
     numbers = plain(Dataset.range(2).flat_map(lambda _: shuffled))
     assert sorted(numbers[:9]) == sorted(numbers[9:]) == [*range(9)] and numbers[:9] != numbers[9:]
+
+
+@pytest.mark.parametrize("cycle_length", [1, 3])
+def test_datasets_without_elements_for_ever_are_an_error_and_no_hang(monkeypatch: pytest.MonkeyPatch, cycle_length: int) -> None:
+    monkeypatch.setattr(streams, "FUTILE_ROWS", 100)
+    numbers = iter(Dataset.counter().interleave(lambda n: Dataset.range(max(0, 2 - int(n))), cycle_length))
+    assert sorted(int(next(numbers)) for _ in range(3)) == [0, 0, 1]
+    with pytest.raises(InvalidArgumentError, match="100 datasets one after another had no elements"):
+        next(numbers)
 
 
 def test_a_hundred_members_may_be_open_at_once() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.data import Dataset
-from simdist.data import selecting as selecting_module
+from simdist.data import Dataset, streams
 from simdist.errors import InvalidArgumentError
 
 
@@ -44,7 +43,7 @@ def test_unique_compares_texts_and_parts() -> None:
 
 
 def test_unique_without_an_end_is_an_error_and_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selecting_module, "FUTILE_ROWS", 100)
+    monkeypatch.setattr(streams, "FUTILE_ROWS", 100)
     elements = iter(Dataset.range(3).repeat().unique())
     assert [int(next(elements)) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(InvalidArgumentError, match=r"put it before repeat\(\)"):
@@ -65,6 +64,17 @@ def test_a_warning_names_the_error() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert plain(Dataset.range(2).map(lambda x: 1 // int(x), pure=False).ignore_errors()) == [1]
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_a_dataset_of_which_nothing_can_be_made_is_an_error_and_no_hang(monkeypatch: pytest.MonkeyPatch, pure: bool) -> None:
+    monkeypatch.setattr(streams, "FUTILE_ROWS", 100)
+    with pytest.raises(InvalidArgumentError, match="ignore_errors left out 100 elements one after another"):
+        next(iter(Dataset.range(3).repeat().map(lambda x: 1 // (int(x) * 0), pure=pure).ignore_errors()))
+    known = iter(Dataset.range(3).repeat().unique().ignore_errors())
+    assert [int(next(known)) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(InvalidArgumentError, match="unique met 100 elements"):
+        next(known)
 
 
 def test_an_error_that_stays_is_raised() -> None:
