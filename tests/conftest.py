@@ -33,6 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What XLA compiles is kept for the next run, and for the processes that tests start. This import loads JAX.
+from sampling import mark_the_rest  # noqa: E402
 from simdist.compilation_cache import switch_on  # noqa: E402
 
 switch_on()
@@ -70,6 +71,12 @@ def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
     """Tests have no examples in docstrings, and to look for them in all their files takes seconds."""
     found = yield
     return [one for one in found if "Doctest" not in type(one).__name__]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what CI does not try of samples, before `-m` chooses."""
+    mark_the_rest(item for item in items if isinstance(item, pytest.Function))
 
 
 def pytest_collection_finish() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["covering", "sampled"]
+__all__ = ["covering", "mark_the_rest", "sampled"]
 
 
 def sampled(cases: Iterable[Any], sample: Collection[Any]) -> list[Any]:
@@ -40,6 +40,31 @@ def covering(cases: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         missing -= {(place, str(value)) for place, value in enumerate(best)}
         sample.append(best)
     return sample
+
+
+def mark_the_rest(tests: Iterable[pytest.Function]) -> None:
+    """Obey `@pytest.mark.sample`: what CI does not try of the cases of such a test gets the mark `exhaustive`.
+
+    `sample` tries a small sample that has each case of each `parametrize` at least once; `sample(n)` every n-th case, from the first on.
+    """
+    found: dict[str, list[pytest.Function]] = {}
+    for test in tests:
+        if test.get_closest_marker("sample"):
+            found.setdefault(test.nodeid.partition("[")[0], []).append(test)
+    for cases in found.values():
+        chosen = _tried(cases)
+        for test in cases:
+            if test not in chosen:
+                test.add_marker(pytest.mark.exhaustive)
+
+
+def _tried(cases: Sequence[pytest.Function]) -> Sequence[pytest.Function]:
+    mark = cases[0].get_closest_marker("sample")
+    assert mark is not None
+    if mark.args:
+        return cases[:: mark.args[0]]
+    by_place = {tuple(test.callspec.indices.values()): test for test in cases}
+    return [by_place[place] for place in covering(by_place)]
 
 
 def _mark(chosen: bool) -> Any:

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 
-from sampling import covering, sampled
+from sampling import covering, mark_the_rest, sampled
+
+
+class Case:
+    """What `mark_the_rest` needs to know of a test of pytest."""
+
+    def __init__(self, name: str, places: dict[str, int], sample: pytest.MarkDecorator | None) -> None:
+        self.nodeid = f"tests/test_it.py::{name}[{places}]"
+        self.callspec = self
+        self.indices = places
+        self.sample = sample
+        self.is_tried = True
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        assert name == "sample"
+        return self.sample and self.sample.mark
+
+    def add_marker(self, marker: pytest.MarkDecorator) -> None:
+        assert marker.name == "exhaustive"
+        self.is_tried = False
 
 
 def test_what_is_not_in_the_sample_is_exhaustive() -> None:
@@ -34,3 +54,29 @@ def test_a_covering_sample_has_each_value_of_each_axis_and_no_case_twice(axes: t
 
 def test_a_covering_sample_of_a_grid_with_holes_is_of_cases_that_there_are() -> None:
     assert covering([("a", 1), ("b", 1), ("b", 2)]) == [("a", 1), ("b", 2)]
+
+
+def tried(cases: list[Any]) -> list[Any]:
+    mark_the_rest(cases)
+    return [case.indices for case in cases if case.is_tried]
+
+
+def test_the_mark_leaves_the_tests_without_it_alone_and_counts_each_test_by_itself() -> None:
+    cases = [
+        Case(name, {"a": a}, mark)
+        for name, mark in (("x", pytest.mark.sample(2)), ("y", None), ("z", pytest.mark.sample(2)))
+        for a in range(3)
+    ]
+    assert tried(cases) == [{"a": 0}, {"a": 2}, {"a": 0}, {"a": 1}, {"a": 2}, {"a": 0}, {"a": 2}]
+
+
+def test_the_mark_without_a_number_tries_each_case_of_each_axis() -> None:
+    cases = [Case("x", {"a": a, "b": b, "c": b}, pytest.mark.sample) for a in range(2) for b in range(3)]
+    found = tried(cases)
+    assert len(found) == 3 and {one["a"] for one in found} == {0, 1} and {one["b"] for one in found} == {0, 1, 2}
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("number", range(4))
+def test_pytest_obeys_the_mark(number: int, request: pytest.FixtureRequest) -> None:
+    assert (request.node.get_closest_marker("exhaustive") is None) == (number % 2 == 0)
