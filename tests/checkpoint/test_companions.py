@@ -63,6 +63,7 @@ class Program:
         return seen
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("saved_after", [2, 3])
 def test_a_restore_in_the_same_program_or_in_another_goes_on_with_the_same_bits(kind: str, saved_after: int, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def begun(style: Style, disk: DiskModel, plan: Callable[[Any], object], grace_s:
         return begins, [one.time_s for one in cluster.trace.instants if one.category == "crash"]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("style", [in_run, beside_run, in_a_loop])
 @pytest.mark.parametrize("disk", [DiskModel(), DiskModel(write_bandwidth=100.0)], ids=["fast", "slow"])
 def test_all_mains_save_once_more_after_the_same_step_and_in_time(style: Style, disk: DiskModel) -> None:

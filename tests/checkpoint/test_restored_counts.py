@@ -53,6 +53,7 @@ def saved(path: Path, optimizer: str, owner: str) -> str:
     return sd.Checkpoint(v=v, optimizer=trained).save(path / "ckpt")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_count_is_that_of_the_checkpoint_before_the_first_step(optimizer: str, owner: str, tmp_path: Path) -> None:

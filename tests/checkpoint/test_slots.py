@@ -37,6 +37,7 @@ def slots_of(model: Any) -> dict[str, Any]:
     return {"_".join(one.path.split("_")[-3:]): np.asarray(one) for one in model.optimizer.variables if one.shape}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("is_built", [True, False], ids=["built before", "built after"])
 @pytest.mark.parametrize(("first", "second"), [("a", ""), ("", "a"), ("a", "b")])
 @pytest.mark.parametrize("kind", STRATEGIES)
@@ -91,6 +92,7 @@ def arrays_by_layer(model: Any) -> dict[str, list[np.ndarray]]:
     return found | {"all": [np.asarray(one) for one in optimizer.variables if not one.shape]}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", ["Adafactor", "Nadam", "Muon", "Ftrl"])
 @pytest.mark.parametrize(("first", "second"), [("a", ""), ("", "a"), ("a", "b")])
 def test_slots_that_are_called_otherwise_go_to_their_variables_too(kind: str, first: str, second: str, tmp_path: Path) -> None:

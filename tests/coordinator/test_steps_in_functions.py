@@ -103,6 +103,7 @@ def test_after_a_fault_each_closure_counts_once_and_draws_what_it_drew(devices: 
     assert {**runs[1], "steps": undisturbed["steps"]} == undisturbed
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_among_two_workers_a_fault_does_to_it_what_it_does_to_a_scheduled_step(options: dict[str, Any], fault: str) -> None:
@@ -223,6 +224,7 @@ def test_in_rounds_a_function_takes_one_step_that_changes_something(options: dic
     assert float(v) == 2.0
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("fault", [None, "a crash", "a pause", "a silent worker"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_function_may_look_at_gradients_before_it_applies_them(options: dict[str, Any], fault: str | None) -> None:
@@ -332,6 +334,7 @@ def test_without_numbers_gradients_outside_of_steps_are_refused() -> None:
         coordinator.join()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("fault", [None, "a crash"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_model_that_a_plain_function_trains_is_changed_on_its_servers(options: dict[str, Any], fault: str | None) -> None:

@@ -64,6 +64,7 @@ def trained(directory: Path, input_fn: Callable[[], sd.Dataset], model: Any = mo
     return [float(estimator.get_variable_value(f"dense/{name}").item()) for name in ("kernel", "bias")]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("rows", [6, 7])
 @pytest.mark.parametrize("other", [np.ones(3), np.float32(1)], ids=["three", "a number"])
 def test_weights_are_those_of_one_device_whatever_an_element_has_beside_its_rows(tmp_path: Path, rows: int, other: Any) -> None:

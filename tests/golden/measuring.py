@@ -40,7 +40,7 @@ def measure(name: str) -> dict[str, Any]:
     from tests.golden.first_format import first_format_digest
     from tests.golden.runs import RUNS
 
-    keras.utils.clear_session()  # names of layers are counted, and stand in traces
+    keras.utils.clear_session(free_memory=False)  # names of layers are counted, and stand in traces
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry", UserWarning)

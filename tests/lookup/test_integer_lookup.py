@@ -100,6 +100,7 @@ def test_indices_are_those_of_a_plain_dictionary_also_when_traced(
     assert jax.jit(lookup)(jnp.array(values, jnp.int32)).tolist() == expected
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("mode", ["int", "one_hot", "multi_hot", "count", "tf_idf"])
 @pytest.mark.parametrize("dtype", ["int32", "int8", "uint8"])
 def test_a_step_has_the_numbers_of_the_host(mode: str, dtype: str) -> None:

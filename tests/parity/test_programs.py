@@ -241,6 +241,7 @@ def custom_loop(strategy: Any) -> None:
     np.testing.assert_allclose(losses, [0.96 ** (2 * step) for step in range(84)], rtol=2e-5)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kills", [False, True], ids=["undisturbed", "a worker dies in every epoch"])
 @pytest.mark.parametrize("seed", [0, 2])
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # of `keras.Input`, where JAX has 32 bits

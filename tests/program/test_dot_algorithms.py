@@ -61,6 +61,7 @@ def attention(policy: str, strategy: Any, **options: Any) -> tuple[list[float], 
     return model.fit(x, x.mean((1, 2)), batch_size=8, epochs=2, verbose=0).history["loss"], strategy.cluster.now
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", [{}, {"run_eagerly": True}])
 def test_attention_of_half_precision_trains(options: dict[str, Any]) -> None:
     losses, seconds = attention("mixed_float16", sd.MirroredStrategy(devices=2), **options)

@@ -35,6 +35,7 @@ def seconds(network: Network, workers: int, size: int, algorithm: str | None) ->
     return cluster.now - began_s
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("size", [100, 30_000, 3_000_000])
 @pytest.mark.parametrize("workers", [8, 12])
 @pytest.mark.parametrize("network", NETWORKS)

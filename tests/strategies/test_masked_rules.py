@@ -73,6 +73,7 @@ def servers(count: int) -> Any:
     return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": count}), sd.FixedShardsPartitioner(count))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("make", [lambda: servers(1), lambda: servers(2), sd.OneDeviceStrategy], ids=["1 server", "2 servers", "1 device"])
 @pytest.mark.parametrize(
     "rule",

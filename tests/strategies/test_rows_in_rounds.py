@@ -102,6 +102,7 @@ def alone(optimizer: Any, ids: Sequence[np.ndarray]) -> tuple[Any, Any]:
     return np.asarray(values[0]), np.asarray(values[1])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_round_averages_gradients_of_different_rows(name: str) -> None:
     ids = batches()
@@ -112,6 +113,7 @@ def test_a_round_averages_gradients_of_different_rows(name: str) -> None:
     np.testing.assert_allclose(rows.weights, weights, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("numerics", ["eager", "loop", "replay"])
 @pytest.mark.parametrize("name", ["adagrad", "adam"])
 def test_tables_in_buffers_of_their_own_have_the_same_bits(name: str, numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:

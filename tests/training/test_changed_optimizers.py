@@ -68,6 +68,7 @@ def both(strategy: str, optimizer: Callable[[], Any], train: Callable[[Any], Non
     assert number(model.optimizer.learning_rate) == pytest.approx(number(expected.optimizer.learning_rate))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("strategy", ["replicas", "shards"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_attributes_count_when_a_model_is_compiled_again(name: str, strategy: str) -> None:

@@ -289,6 +289,7 @@ def with_a_loss_of_ones_own(namespace: Any, kind: str) -> Any:
     return model
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", ["method", "function", "method that fails of no rows"])
 @pytest.mark.parametrize("strategy", REPLICAS)
 def test_a_loss_of_ones_own_may_have_denominators_of_the_global_batch(strategy: str, kind: str) -> None:

@@ -99,6 +99,7 @@ CASES: dict[str, tuple[Make, Any]] = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.filterwarnings("ignore::simdist.errors.DenseReadWarning")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("strategy", STRATEGIES)

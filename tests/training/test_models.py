@@ -79,6 +79,7 @@ def require_those_of_keras(name: str, strategy: str) -> None:
         np.testing.assert_allclose(found[key], values, rtol=RTOL, atol=1e-6, err_msg=key)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_models_train_unmodified_with_the_losses_of_keras(name: str) -> None:
     require_those_of_keras(name, SAMPLE[name])

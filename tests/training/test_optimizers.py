@@ -275,6 +275,7 @@ def test_an_optimizer_refuses_variables_that_it_was_not_built_for() -> None:
         sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(jnp.ones(1), v), (jnp.ones(1), w)])))()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("builds", [False, True], ids=["at once", "built first"])
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -307,6 +308,7 @@ def built_for_two(strategy: str, builds: bool) -> tuple[Any, list[Any], Any]:
     return chosen, variables, optimizer
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_optimizer_that_was_built_for_variables_of_a_strategy_takes_steps_and_is_saved(strategy: str, tmp_path: Path) -> None:
     def trained(builds: bool, path: str | None = None) -> tuple[list[Any], str]:
@@ -340,6 +342,7 @@ for change in ({first}, {second}):
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", [("step", "outside"), ("outside", "step")], ids=str)
 def test_where_only_plain_keras_is_imported_and_no_scope_is_open_it_is_the_same(order: tuple[str, str]) -> None:
     calls = {"step": "step", "outside": "lambda: optimizer.apply_gradients([(np.ones(2, np.float32), v)])"}

@@ -74,6 +74,7 @@ class Training:
         return {name: one.numpy().tolist() for name, one in self.variables.items()}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize(("was", "is_now"), [("abc", "cab"), ("ab", "ba"), ("abc", "ca"), ("a", "a")])
 def test_slots_of_variables_with_one_path_go_to_their_own(kept: str, was: str, is_now: str, tmp_path: Path) -> None:

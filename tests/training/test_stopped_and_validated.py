@@ -93,6 +93,7 @@ def test_a_training_that_was_stopped_within_an_epoch_ends_with_it(strategy: str,
     assert fitted(tmp_path / "parts", strategy, [StopsAt(6), Interrupt()], 1) == expected
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("save_freq", ["epoch", 3])
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("shared", [False, True])

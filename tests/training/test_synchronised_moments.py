@@ -40,6 +40,7 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_statistics_of_masked_inputs_are_those_of_one_device_with_uneven_batches(strategy: str) -> None:
     expected = of_layers(plain, False)

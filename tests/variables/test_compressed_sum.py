@@ -87,6 +87,7 @@ def trained(compression: Any, steps: np.ndarray, initial_scale: float | None, gr
     return v.numpy(), 0.0 if initial_scale is None else float(inner.dynamic_scale.numpy())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("compression", COMPRESSIONS, ids=lambda one: type(one).__name__)
 def test_a_scale_that_grows_changes_no_number(compression: Any) -> None:
     steps = np.random.default_rng(0).normal(size=(6, 2, 2, 2)).astype(np.float32)

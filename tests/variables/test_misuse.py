@@ -84,6 +84,7 @@ def test_the_sum_of_a_variable_is_that_of_its_present_value(replicas: int) -> No
     assert float(x) == 12.0
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize(
     "name", ["scatter_add", "scatter_sub", "scatter_update", "scatter_max", "scatter_min", "scatter_mul", "scatter_div"]

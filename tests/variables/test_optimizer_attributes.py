@@ -148,6 +148,7 @@ def alone(optimizer: Any) -> list[np.ndarray]:
     return [np.asarray(variable.value) for variable in variables]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", MADE)
 def test_an_optimizer_of_one_s_own_trains_as_it_does_alone(name: str, strategy: str) -> None:

@@ -90,6 +90,7 @@ def test_rows_are_combined_as_by_hand(combiner: str, weights: Any) -> None:
     np.testing.assert_allclose(inside.fetch(), outside, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("combiner", COMBINERS)
 @pytest.mark.parametrize(("shards", "weights"), [(1, None), (3, WEIGHTS)], ids=["whole-plain", "shards-weighted"])
 def test_gradients_are_those_of_plain_jax(combiner: str, shards: int, weights: Any) -> None:
@@ -254,6 +255,7 @@ def test_a_default_by_learned_weights_is_a_dense_read_and_a_warning() -> None:
     assert np.asarray(found).tolist() == table_of()[[7]].tolist()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("ids", "weights", "combiner"),

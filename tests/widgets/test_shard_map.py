@@ -163,7 +163,7 @@ def test_the_figure_of_very_many_tasks_fits_a_page_and_names_do_not_overlap(task
     assert len(ax.patches) == tasks and [bar.get_width() for bar in ax.patches] == [64] * tasks
 
 
-@pytest.mark.parametrize("tasks", [41, 1000, 12_000])
+@pytest.mark.parametrize("tasks", [41, 1000, pytest.param(12_000, marks=pytest.mark.exhaustive)])
 def test_a_heat_map_of_very_many_tasks_fits_a_page_and_names_do_not_overlap(tasks: int) -> None:
     figure = sw.ShardMap([record(f"ps:{number}") for number in range(tasks)]).picture()
     figure.canvas.draw()

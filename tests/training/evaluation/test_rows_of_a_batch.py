@@ -56,6 +56,7 @@ def in_scope(strategy: str, of: Callable[[Any], Any]) -> Any:
         return model_of(keras, of)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("of", [against_each_other, pairs, mean, twice])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_prediction_has_the_shape_and_the_values_of_plain_keras(strategy: str, of: Callable[[Any], Any]) -> None:

@@ -43,6 +43,7 @@ DATASETS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_history_is_that_of_one_device(name: str) -> None:
     make, options = DATASETS[name]
