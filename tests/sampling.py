@@ -63,8 +63,15 @@ def _tried(cases: Sequence[pytest.Function]) -> Sequence[pytest.Function]:
     assert mark is not None
     if mark.args:
         return cases[:: mark.args[0]]
-    by_place = {tuple(test.callspec.indices.values()): test for test in cases}
+    by_place = {_place(test): test for test in cases}
     return [by_place[place] for place in covering(by_place)]
+
+
+def _place(test: pytest.Function) -> tuple[tuple[int, ...], ...]:
+    """Which case of each `parametrize` it has: values are known by their identity, as arrays and others have no equality."""
+    axes = [mark.args[0] for mark in test.iter_markers("parametrize")]
+    names = [axis.replace(",", " ").split() if isinstance(axis, str) else axis for axis in axes]
+    return tuple([tuple([id(test.callspec.params[name]) for name in axis]) for axis in names])
 
 
 def _mark(chosen: bool) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sampling import covering, mark_the_rest, sampled
@@ -13,10 +14,10 @@ from sampling import covering, mark_the_rest, sampled
 class Case:
     """What `mark_the_rest` needs to know of a test of pytest."""
 
-    def __init__(self, name: str, places: dict[str, int], sample: pytest.MarkDecorator | None) -> None:
-        self.nodeid = f"tests/test_it.py::{name}[{places}]"
+    def __init__(self, name: str, params: dict[str, int], sample: pytest.MarkDecorator | None) -> None:
+        self.nodeid = f"tests/test_it.py::{name}[{params}]"
         self.callspec = self
-        self.indices = places
+        self.params = params
         self.sample = sample
         self.is_tried = True
 
@@ -58,7 +59,7 @@ def test_a_covering_sample_of_a_grid_with_holes_is_of_cases_that_there_are() -> 
 
 def tried(cases: list[Any]) -> list[Any]:
     mark_the_rest(cases)
-    return [case.indices for case in cases if case.is_tried]
+    return [case.params for case in cases if case.is_tried]
 
 
 def test_the_mark_leaves_the_tests_without_it_alone_and_counts_each_test_by_itself() -> None:
@@ -70,13 +71,16 @@ def test_the_mark_leaves_the_tests_without_it_alone_and_counts_each_test_by_itse
     assert tried(cases) == [{"a": 0}, {"a": 2}, {"a": 0}, {"a": 1}, {"a": 2}, {"a": 0}, {"a": 2}]
 
 
-def test_the_mark_without_a_number_tries_each_case_of_each_axis() -> None:
-    cases = [Case("x", {"a": a, "b": b, "c": b}, pytest.mark.sample) for a in range(2) for b in range(3)]
-    found = tried(cases)
-    assert len(found) == 3 and {one["a"] for one in found} == {0, 1} and {one["b"] for one in found} == {0, 1, 2}
-
-
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("number", range(4))
 def test_pytest_obeys_the_mark(number: int, request: pytest.FixtureRequest) -> None:
     assert (request.node.get_closest_marker("exhaustive") is None) == (number % 2 == 0)
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize("last", [np.zeros(2), np.ones(2)], ids=["p", "q"])
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 3), (2, 3)], ids="abc")
+def test_pytest_tries_each_case_of_each_axis(first: int, second: int, last: np.ndarray, request: pytest.FixtureRequest) -> None:
+    grid = [item for item in request.session.items if item.nodeid.startswith(request.node.nodeid.partition("[")[0])]
+    names = [item.name.partition("[")[2] for item in grid if item.get_closest_marker("exhaustive") is None]
+    assert sorted(name[0] for name in names) == ["a", "b", "c"] and {name[2] for name in names} == {"p", "q"}
