@@ -68,10 +68,14 @@ def _tried(cases: Sequence[pytest.Function]) -> Sequence[pytest.Function]:
 
 
 def _place(test: pytest.Function) -> tuple[tuple[int, ...], ...]:
-    """Which case of each `parametrize` it has: values are known by their identity, as arrays and others have no equality."""
-    axes = [mark.args[0] for mark in test.iter_markers("parametrize")]
-    names = [axis.replace(",", " ").split() if isinstance(axis, str) else axis for axis in axes]
-    return tuple([tuple([id(test.callspec.params[name]) for name in axis]) for axis in names])
+    """Which case of each axis it has: an axis is a `parametrize`, or a fixture with parameters.
+
+    Values are known by their identity, as arrays and others have no equality.
+    """
+    params, declared = test.callspec.params, [mark.args[0] for mark in test.iter_markers("parametrize")]
+    axes = [axis.replace(",", " ").split() if isinstance(axis, str) else [*axis] for axis in declared]
+    of_fixtures = [[name] for name in params if not any(name in axis for axis in axes)]
+    return tuple([tuple([id(params[name]) for name in axis]) for axis in axes + of_fixtures])
 
 
 def _mark(chosen: bool) -> Any:

@@ -77,10 +77,18 @@ def test_pytest_obeys_the_mark(number: int, request: pytest.FixtureRequest) -> N
     assert (request.node.get_closest_marker("exhaustive") is None) == (number % 2 == 0)
 
 
+@pytest.fixture(params=["x", "y"])
+def of_fixture(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.mark.sample
 @pytest.mark.parametrize("last", [np.zeros(2), np.ones(2)], ids=["p", "q"])
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 3), (2, 3)], ids="abc")
-def test_pytest_tries_each_case_of_each_axis(first: int, second: int, last: np.ndarray, request: pytest.FixtureRequest) -> None:
+def test_pytest_tries_each_case_of_each_axis(
+    first: int, second: int, last: np.ndarray, of_fixture: str, request: pytest.FixtureRequest
+) -> None:
     grid = [item for item in request.session.items if item.nodeid.startswith(request.node.nodeid.partition("[")[0])]
-    names = [item.name.partition("[")[2] for item in grid if item.get_closest_marker("exhaustive") is None]
-    assert sorted(name[0] for name in names) == ["a", "b", "c"] and {name[2] for name in names} == {"p", "q"}
+    tried = [item.name.partition("[")[2].rstrip("]").split("-") for item in grid if item.get_closest_marker("exhaustive") is None]
+    assert len(tried) == 3
+    assert sorted(map(set, zip(*tried, strict=True)), key=min) == [{"a", "b", "c"}, {"p", "q"}, {"x", "y"}]

@@ -40,7 +40,8 @@ def measure(name: str) -> dict[str, Any]:
     from tests.golden.first_format import first_format_digest
     from tests.golden.runs import RUNS
 
-    keras.utils.clear_session(free_memory=False)  # names of layers are counted, and stand in traces
+    # Names of layers are counted, and stand in traces. A collection of garbage takes a second where many tests have run before.
+    keras.utils.clear_session(free_memory=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry", UserWarning)
