@@ -27,9 +27,10 @@ with needs("simdist.keras", "keras"):
 if _keras.backend.backend() != "jax":
     raise FailedPreconditionError(f"KERAS_BACKEND is {_keras.backend.backend()!r}, but simdist computes with JAX. Set KERAS_BACKEND=jax.")
 
-from simdist.training import adoption, applying, global_denominators, lookups, plain_models, synchronised_moments
+from simdist.training import adoption, applying, first_builds, global_denominators, lookups, plain_models, synchronised_moments
 
 adoption.install()
+first_builds.install()
 synchronised_moments.install()
 applying.install()
 global_denominators.install()

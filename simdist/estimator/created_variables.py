@@ -26,6 +26,7 @@ from keras.src.utils import rng_utils
 
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import TaskLocal, active_context
+from simdist.program.tracing import active_tracer
 from simdist.randomness import derive_seed
 from simdist.training.adoption import AdoptedVariable
 
@@ -58,7 +59,9 @@ class CreatedVariables:
         Raises:
             InvalidArgumentError: it made fewer variables than the first call; or others.
         """
-        context = active_context()
+        context, tracer = active_context(), active_tracer()
+        if tracer is not None:
+            tracer.may_be_traced_again = False  # what is built before the step would be none of the variables of the function
         # dense, dense_1: counted for each call anew; and each call draws the same seeds, whatever seed Keras was given outside
         own = {"object_name_uids": defaultdict[str, int](int), rng_utils.GLOBAL_RANDOM_SEED: None}
         kept = {name: global_state.get_global_attribute(name) for name in own}

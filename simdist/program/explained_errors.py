@@ -20,6 +20,11 @@ from simdist.program.narrowing import NO_NUMBERS
 __all__ = ["explained", "explaining_tracing", "require_of_dataset"]
 
 FOREIGN = ("jax", "keras")  # whose code refuses the argument
+NO_NUMBERS_YET = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
 MOST_SHOWN = 40  # characters of a text
 ADVICE = (
     "There use jax.numpy or keras.ops in place of numpy and float(), jax.numpy.where or jax.lax.cond in place of if, and jax.debug.print "
@@ -77,8 +82,14 @@ def require_of_dataset(error: StopIteration | RuntimeError, caller: str) -> None
 def explaining_tracing(step: str) -> Iterator[None]:
     """Add a note to JAX's errors about values that are not known while a step is traced."""
     try:
-        yield
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError, jax.errors.TracerIntegerConversionError) as error:
+        try:
+            yield
+        except AttributeError as error:
+            # Where a layer of Keras raises an error of JAX, Keras makes another one of its class from a text, and JAX fails there.
+            if not isinstance(error.__context__, NO_NUMBERS_YET):
+                raise
+            raise error.__context__ from None
+    except NO_NUMBERS_YET as error:
         if not any(note.endswith(ADVICE) for note in getattr(error, "__notes__", ())):  # of a step inside of this one
             error.add_note(f"The Python of the step {step} runs before there are numbers, to be written down. {ADVICE}")
         raise

@@ -30,6 +30,7 @@ from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
 from simdist.program.scope import Scope, current_scope
 from simdist.program.taken_batches import TakenBatches, fits
+from simdist.program.traced_again import TracedAgain
 from simdist.program.traced_arguments import TracedIterator, given
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.program.values import BundleType, aval_of
@@ -160,6 +161,7 @@ class StepFunction:
             tracer.created_variables, tracer.shared, tracer.reported_constants = self.created_variables, shared, constants
             tracer.guessed = guessed
             tracer.has_duration = self.seconds is not None
+            tracer.may_be_traced_again = True
             program = self._program_of(tracer, call, has_example)
             return replace(program, ended=frozenset(batches.ended)) if batches.ended else program
 
@@ -167,10 +169,15 @@ class StepFunction:
             self.traces += 1
             try:
                 return self._traced(traced, constants)
+            except TracedAgain as needed:
+                make = needed.make
             except Exception as error:
                 if self.retraces_after is None or not self.retraces_after(error):
                     raise
+                make = None
             constants.clear()
+            if make is not None:
+                make()
 
     def _traced(self, traced: Callable[[bool], Program], constants: list[object]) -> Program:
         """What `traced` gives; it is called with True where the Python of the step needs values."""

@@ -81,8 +81,9 @@ class Tracer:
         guessed: which of these are no size of a batch, as all replicas together have found.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
-        made: the variables that the step has made, whichever replica was traced first.
+        created_variables: those that the step has made, whichever replica was traced first.
         has_values: whether the step is no trace but a run, with values.
+        may_be_traced_again: whether `TracedAgain` ends the trace, and begins it anew.
     """
 
     has_values = False
@@ -111,7 +112,7 @@ class Tracer:
         self.options = options
         self.collectives: list[Collective] = []
         self.asked_rank = self.is_rank_dependent = self.is_uneven = False
-        self.in_replica = self.only_finite = self.has_duration = False
+        self.in_replica = self.only_finite = self.has_duration = self.may_be_traced_again = False
         self.global_rows = BatchRows()
         self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}
         self.global_sizes: list[GlobalSize] = []
@@ -120,8 +121,7 @@ class Tracer:
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[object] = []
         self.created_variables: list[VariableHandle] = []
-        self._num_created = 0
-        self._optional = False
+        self._num_created, self._optional = 0, False
         self._outer: jax.core.Trace | None = None
 
     # -- the trace itself -----------------------------------------------------------------------------------------

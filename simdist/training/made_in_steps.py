@@ -1,7 +1,7 @@
 """Variables that a step would make while it is traced: refused before they exist, so that the model can still be built afterwards.
 
-TensorFlow lifts such variables out of the first trace of a function. Here a step is given its variables before it is traced:
-``model.trainable_variables`` of a model that is not built is an empty list, and nothing would be trained.
+A model or a metric that the step is only the first to call is built before it (`first_builds`). What is left is what the step makes
+itself: each trace would make another one, and what one of them has learned would be lost. TensorFlow refuses it in its second trace.
 
 Invariant: a step that is refused leaves layers as they were; a layer with variables of no value could never be built again.
 """
@@ -27,10 +27,10 @@ def _register(variable: keras.Variable, original: Callable[[keras.Variable], Non
     """
     if tracing.active_tracer() is not None:
         raise InvalidArgumentError(
-            f"The step would make the Keras variable {variable.path!r}: its model, layer, metric or optimizer was not built before. Make "
-            "it inside `with strategy.scope():`, before the step; and build a model there: give it keras.Input(shape) as its first layer, "
-            "or call model.build((None, *shape)), or the model itself with an example. A metric that has no variables before its first "
-            "update (F1Score) is given one there, and reset_state()."
+            f"The step would make the Keras variable {variable.path!r}, in each of its traces another one. Make its model, layer, metric "
+            "or optimizer inside `with strategy.scope():`, before the step. If it is made there, it could not be built before the step: "
+            "give a model keras.Input(shape) as its first layer, or call model.build((None, *shape)), or the model itself with an "
+            "example, in the scope; give a metric its first update there, and reset_state()."
         )
     original(variable)
 
