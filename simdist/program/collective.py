@@ -190,6 +190,8 @@ def require_outside_of_inner_programs(jaxpr: jex_core.Jaxpr) -> None:
             require_outside_of_inner_programs(inner)
 
 
+TRANSPOSED = {"all_reduce": "all_reduce", "all_gather": "reduce_scatter", "reduce_scatter": "all_gather"}
+"""What a cotangent passes through; the cotangent of what replica 0 sends to all is not asked for: no step differentiates it."""
 Tangent = jax.Array | ad.Zero
 Results = list[jax.Array]
 
@@ -205,22 +207,20 @@ def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, collectiv
 
 def _transpose(cotangents: Sequence[Tangent], *operands: object, collective: Collective) -> Results:
     given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
-    if collective.kind == "all_reduce":
-        return _collective.bind(*given, collective=collective)
-    if collective.kind == "all_gather":
-        return _collective.bind(
-            *given, collective=replace(collective, kind="reduce_scatter", operands=collective.outputs, outputs=collective.operands)
-        )
-    raise NotImplementedError(f"A {collective.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
+    if collective.kind not in TRANSPOSED:
+        raise NotImplementedError(f"A {collective.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
+    kind, operands, outputs = TRANSPOSED[collective.kind], collective.outputs, collective.operands
+    return _collective.bind(*given, collective=replace(collective, kind=kind, operands=operands, outputs=outputs))
 
 
 def _batched(operands: Sequence[jax.Array], dims: Sequence[int | None], *, collective: Collective) -> tuple[Results, list[int]]:
-    if collective.kind != "all_reduce":
-        raise NotImplementedError(f"A {collective.kind} between replicas cannot stand inside jax.vmap; use it outside.")
+    if collective.kind == SPARSE_SUM:
+        raise NotImplementedError("A sum of rows of a table between replicas cannot stand inside jax.vmap; use it outside.")
     size = next(operand.shape[dim] for operand, dim in zip(operands, dims, strict=True) if dim is not None)
     moved = [batching.bdim_at_front(operand, dim, size) for operand, dim in zip(operands, dims, strict=True)]
-    avals = tuple(Aval((size, *aval.shape), aval.dtype) for aval in collective.operands)
-    return _collective.bind(*moved, collective=replace(collective, operands=avals, outputs=avals)), [0] * len(avals)
+    given, gets = ([Aval((size, *aval.shape), aval.dtype) for aval in avals] for avals in (collective.operands, collective.outputs))
+    results = _collective.bind(*moved, collective=replace(collective, operands=tuple(given), outputs=tuple(gets)))
+    return results, [0] * len(gets)
 
 
 ad.primitive_jvps[_collective] = _jvp

@@ -1,0 +1,85 @@
+"""Collectives inside functions of JAX: derivatives of any order, and vmap, against one function of the values of all replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import simdist as sd
+
+X = np.arange(1, 10, dtype=np.float32).reshape(3, 3) / 8
+NUM = len(X)
+
+
+def in_replicas(function: Callable[[Any, Any], Any]) -> list[Any]:
+    """What a function of the context and of one row of X returns in each replica."""
+    strategy = sd.MirroredStrategy(NUM)
+    rows = strategy.distribute_values_from_function(lambda context: X[context.replica_id_in_sync_group])
+    return list(strategy.local_results(strategy.run(lambda row: function(sd.get_replica_context(), row), args=(rows,))))
+
+
+def gathered(context: Any, row: Any) -> Any:
+    """Cubes of everything, times what only this replica has."""
+    return (context.all_gather(row[None], axis=0) ** 3).sum() * (1 + row.sum())
+
+
+def reduced(context: Any, row: Any) -> Any:
+    return (context.all_reduce("sum", row**2) ** 2).sum() * (1 + row.sum())
+
+
+def of_all(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The sum over the replicas of the same, of all rows."""
+    return lambda rows: sum(function(rows) * (1 + row.sum()) for row in rows)
+
+
+CASES = [(gathered, of_all(lambda rows: (rows**3).sum())), (reduced, of_all(lambda rows: ((rows**2).sum(axis=0) ** 2).sum()))]
+
+
+def squared_gradient(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: (jax.grad(function)(x) ** 2).sum()
+
+
+@pytest.mark.parametrize(("collective", "whole"), CASES)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_derivative_of_any_order_is_that_of_the_sum_over_the_replicas(
+    collective: Callable[[Any, Any], Any], whole: Callable[[Any], Any], order: int
+) -> None:
+    def derived(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        for _ in range(order - 1):
+            function = squared_gradient(function)
+        return jax.grad(function)
+
+    found = in_replicas(lambda context, row: derived(lambda x: collective(context, x))(row))
+    assert np.stack(found) == pytest.approx(np.asarray(derived(whole)(jnp.asarray(X))), rel=1e-4)
+
+
+def test_derivative_of_a_gather_of_parts_with_other_lengths() -> None:
+    parts = [X[0, :1], X[1, :2], X[2]]
+    strategy = sd.MirroredStrategy(NUM)
+    given = strategy.distribute_values_from_function(lambda context: parts[context.replica_id_in_sync_group])
+
+    def second(part: Any) -> Any:
+        context = sd.get_replica_context()
+        return jax.grad(squared_gradient(lambda x: (context.all_gather(x, axis=0) ** 3).sum()))(part)
+
+    # each replica has f = sum of all cubes: the gradient of their sum is 9 x^2, of its square 324 x^3
+    for found, part in zip(strategy.local_results(strategy.run(second, args=(given,))), parts, strict=True):
+        assert np.asarray(found) == pytest.approx(324 * part**3, rel=1e-5)
+
+
+def test_collectives_inside_vmap_are_those_of_each_element() -> None:
+    def mapped(context: Any, row: Any) -> Any:
+        both = jax.vmap(lambda x: context.all_gather(jnp.stack([x, 2 * x]), axis=0))(row)
+        return both, jax.vmap(lambda x: context.all_reduce("sum", x))(row), jax.vmap(jax.grad(lambda x: gathered(context, x[None])))(row)
+
+    results = in_replicas(mapped)
+    for both, total, _ in results:
+        assert np.asarray(both).tolist() == np.stack([X.T, 2 * X.T], axis=2).reshape(NUM, -1).tolist()
+        assert np.asarray(total) == pytest.approx(X.sum(axis=0))
+    alone = jax.vmap(jax.grad(of_all(lambda column: (column**3).sum())), in_axes=1, out_axes=1)(jnp.asarray(X))
+    assert np.stack([gradients for _, _, gradients in results]) == pytest.approx(np.asarray(alone), rel=1e-5)
