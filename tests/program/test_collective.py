@@ -64,7 +64,7 @@ def test_derivative_of_a_gather_of_parts_with_other_lengths() -> None:
     given = strategy.distribute_values_from_function(lambda context: parts[context.replica_id_in_sync_group])
 
     def second(part: Any) -> Any:
-        context = sd.get_replica_context()
+        context: Any = sd.get_replica_context()
         return jax.grad(squared_gradient(lambda x: (context.all_gather(x, axis=0) ** 3).sum()))(part)
 
     # each replica has f = sum of all cubes: the gradient of their sum is 9 x^2, of its square 324 x^3
