@@ -50,6 +50,7 @@ from simdist.runtime.linked import (
     TableRows,
     TakeBatch,
 )
+from simdist.runtime.linking_kernels import KnownKernels, as_they_are
 from simdist.runtime.linking_updates import Piece, UpdateLinker
 from simdist.runtime.row_sums import MostIds, kept_rows
 from simdist.runtime.updating import piece_of
@@ -61,7 +62,7 @@ __all__ = ["link"]
 Register = int
 
 
-def link(program: Program, layout: Layout, replica: int = 0, num_ids: MostIds = ()) -> LinkedProgram:
+def link(program: Program, layout: Layout, replica: int = 0, num_ids: MostIds = (), kernels: KnownKernels | None = None) -> LinkedProgram:
     """Link a program against a layout that was prepared for it.
 
     Args:
@@ -69,8 +70,9 @@ def link(program: Program, layout: Layout, replica: int = 0, num_ids: MostIds = 
         layout: the groups of the strategy.
         replica: who runs it, by its place among the replicas that are driven here.
         num_ids: of the step's collectives, over all replicas that are driven here (`most_ids`); default: all sums are tables.
+        kernels: of the replicas that were linked before it, against the same layout; default: there are none.
     """
-    return _Linker(program, layout, replica, kept_rows(program, replica, num_ids)).link()
+    return _Linker(program, layout, replica, kept_rows(program, replica, num_ids), KnownKernels() if kernels is None else kernels).link()
 
 
 @dataclass
@@ -82,10 +84,11 @@ class _Bundled:
 
 
 class _Linker:
-    def __init__(self, program: Program, layout: Layout, replica: int, sums: Mapping[Register, Aval]) -> None:
+    def __init__(self, program: Program, layout: Layout, replica: int, sums: Mapping[Register, Aval], kernels: KnownKernels) -> None:
         self.program = program
         self.replica = replica
-        self.updates = UpdateLinker(program, replica, sums, self)
+        self.kernels = kernels
+        self.updates = UpdateLinker(program, replica, sums, self, kernels)
         self.layout = layout
         self.counted = counted_registers(program)
         self.num_kernels = 0
@@ -305,7 +308,7 @@ class _Linker:
         if pieces and all(register in self.program.constants for register in registers):
             self.constants.append((slot, self._constant_pieces(pieces)))
         elif pieces:
-            self._run(lambda *arrays: arrays, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)
+            self._run(as_they_are, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)
         else:
             self.slot_avals[slot] = ()
         self.packed[tuple(pieces)] = slot
@@ -338,15 +341,9 @@ class _Linker:
             offsets[source] = len(avals)
             avals.extend(self._source_avals(*source))
 
-        def run(*arrays: jax.Array) -> list[jax.Array]:
-            def gathered(pieces: list[tuple[str, int, int]], axis: int) -> jax.Array:
-                parts = [arrays[offsets[kind, number] + position] for kind, number, position in pieces]
-                return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=axis)
-
-            values = dict(zip(results, function(*map(gathered, sources, axes)), strict=True))
-            return [piece_of(values[register], part) for bundle in bundles for register, part in bundle.pieces]
-
-        kernel = kernel_of(self.program.name, run, avals)
+        inputs_at = [[offsets[kind, number] + position for kind, number, position in pieces] for pieces in sources]
+        outputs_of = [(results.index(register), part) for bundle in bundles for register, part in bundle.pieces]
+        kernel = self.kernels.cut(self.program.name, function, [*zip(inputs_at, axes, strict=True)], outputs_of, avals)
         first = others[0][1] if others and others[0][0] == "batch" else None
         reads, writes = tuple([self.slot_avals[slot] for slot in slots]), tuple([self.slot_avals[bundle.slot] for bundle in bundles])
         host = tuple(others if first is None else others[1:])

@@ -14,6 +14,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.operations import Program, Register, Update
 from simdist.program.values import Aval, BundleType, num_bytes
 from simdist.runtime.linked import Apply, ApplyAll, OfRule, RowOperand, RowSum, Slot
+from simdist.runtime.linking_kernels import KnownKernels
 from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, is_of_each
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
@@ -54,13 +55,15 @@ class UpdateLinker:
         replica: who runs it, by its local rank.
         sums: that are ids and rows, with the type of their rows.
         packing: the linker of all operations.
+        kernels: of the replicas that were linked before.
 
     Attributes:
         slot_of_sum: where each of these sums is, once it is linked.
     """
 
-    def __init__(self, program: Program, replica: int, sums: Mapping[Register, Aval], packing: Packing) -> None:
+    def __init__(self, program: Program, replica: int, sums: Mapping[Register, Aval], packing: Packing, kernels: KnownKernels) -> None:
         self.program = program
+        self.kernels = kernels
         self.replica = replica
         self.sums = sums
         self.packing = packing
@@ -93,7 +96,9 @@ class UpdateLinker:
         if rows:
             changed = [(cell.position, operand.rows) for (_, cell), operand in zip(by_rows, rows, strict=True)]
             assert not isinstance(op.rule, str)
-            kernel = rule_of(op.rule).row_kernel(group, dense, avals, changed)
+            rule = rule_of(op.rule)
+            key = rule, group, tuple(dense), avals, tuple(changed)
+            kernel = self.kernels.get(key, lambda: rule.row_kernel(group, dense, avals, changed))
         else:
             kernel = self._dense_kernel(op, group, positions, (*avals, *(op.variables[number].aval for number, _ in sums)))
         what = self.packing.number(), group.number, group.task, kernel, group.avals, avals, slot, num_bytes(avals), combination_of(op), rows
@@ -104,7 +109,8 @@ class UpdateLinker:
     def _dense_kernel(self, op: Update, group: Group, positions: tuple[int, ...], operands: BundleType) -> Kernel:
         if isinstance(op.rule, str):
             return assigning(op.rule, group.avals, positions, operands)
-        return rule_of(op.rule).kernel(group, positions, operands)
+        rule = rule_of(op.rule)
+        return self.kernels.get((rule, group, positions, operands), lambda: rule.kernel(group, positions, operands))
 
     def _with_sums(self, part: Apply, op: Update, dense: Sequence[int], sums: Cells) -> Apply:
         """A change by sums of gradients of tables, which are tables or ids and rows."""
@@ -113,7 +119,9 @@ class UpdateLinker:
         tables = tuple([RowSum(slot, (op.variables[number].aval,)) for slot, (number, _) in zip(slots, sums, strict=True)])
         rows = tuple([RowSum(slot, self.packing.slot_avals[slot]) for slot in slots])
         changed = [(cell.position, self.sums[op.operands[number]]) for number, cell in sums]
-        kernel = rule_of(op.rule).row_sum_kernel(sums[0][1].group, dense, part.given, changed)
+        rule, group = rule_of(op.rule), sums[0][1].group
+        key = "sums", rule, group, tuple(dense), part.given, tuple(changed)
+        kernel = self.kernels.get(key, lambda: rule.row_sum_kernel(group, dense, part.given, changed))
         return replace(part, sums=tables, of_rows=replace(part, number=self.packing.number(), kernel=kernel, sums=rows))
 
     def _row_operand(self, op: Update, number: int, cell: Cell) -> RowOperand:

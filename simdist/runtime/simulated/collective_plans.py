@@ -94,14 +94,13 @@ class CollectivePlans:
             scale: factor on sums; 1 unless some replicas were dropped.
             where: task, step and second, for error messages.
         """
-        combination = self._combinations.of(collective, plan.schedule, tuple([bundle.avals for bundle in given]), scale)
+        stack = stack_of(given) if collective.kind == "all_reduce" or collective.gives_rows else None
+        if stack is None:
+            combination = self._combinations.of(collective, plan.schedule, tuple([bundle.avals for bundle in given]), scale)
+        else:
+            combination, given = self._combinations.of_stack(collective, plan.schedule, stack.avals, scale), [stack]
         if combination.kernel is None:
             return [given[0]] * len(given)
-        stack = stack_of(given) if collective.kind == "all_reduce" or collective.gives_rows else None
-        if stack is not None:
-            combination = self._combinations.of_stack(collective, plan.schedule, stack.avals, scale)
-            assert combination.kernel is not None
-            given = [stack]
         num_ranks = len(plan.devices)
         site = self._sites.get(combination)
         if site is None:

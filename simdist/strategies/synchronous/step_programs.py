@@ -11,6 +11,7 @@ from simdist.program.operations import Program
 from simdist.program.replica_programs import ReplicaPrograms
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link
+from simdist.runtime.linking_kernels import KnownKernels
 from simdist.runtime.row_sums import most_ids
 from simdist.runtime.updating import prepare
 from simdist.variables.state import Layout
@@ -49,8 +50,8 @@ class StepPrograms:
         for local_rank, program in enumerate(programs):
             self.require_own(program)
             prepare(program, self.layout, local_rank)
-        num_ids = most_ids(programs)
-        return [link(program, self.layout, local_rank, num_ids) for local_rank, program in enumerate(programs)]
+        num_ids, kernels = most_ids(programs), KnownKernels()
+        return [link(program, self.layout, local_rank, num_ids, kernels) for local_rank, program in enumerate(programs)]
 
     def forget(self, fn: StepFunction) -> None:
         """Drop what was traced of a step."""
