@@ -12,7 +12,6 @@ Class of numbers: E0, as numbers.py.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -23,6 +22,9 @@ import numpy as np
 from simdist.collectives.order import ChunkGroup
 
 __all__ = ["added_by_chunk", "tree_sum"]
+
+# Elements of a stack that is copied, to lie beside its neighbours: of a loop for each of them the code takes longer to compile.
+MOST_JOINED = 2**20
 
 
 def added_by_chunk(groups: Sequence[ChunkGroup], edges: Sequence[int], stacks: Sequence[jax.Array]) -> list[jax.Array]:
@@ -44,15 +46,33 @@ def added_by_chunk(groups: Sequence[ChunkGroup], edges: Sequence[int], stacks: S
     """
     sums: list[jax.Array] = []
     start = 0
-    for stack in stacks:
-        size = math.prod(stack.shape[1:])
-        within = [min(max(edge - start, 0), size) for edge in edges]
-        total = jnp.zeros(size, stack.dtype)
-        for group in groups if size else ():
-            total = _with_sums_of(group, within, stack.reshape(len(stack), size), total)
-        sums.append(total.reshape(stack.shape[1:]))
-        start += size
+    for run in _runs(stacks):
+        flat = [stack.reshape(len(stack), -1) for stack in run]
+        ends = np.cumsum([part.shape[1] for part in flat])
+        within = [min(max(edge - start, 0), int(ends[-1])) for edge in edges]
+        total = _sums_of_flat(groups, within, flat[0] if len(flat) == 1 else jnp.concatenate(flat, axis=1))
+        sums += [part.reshape(stack.shape[1:]) for part, stack in zip(jnp.split(total, ends[:-1]), run, strict=True)]
+        start += int(ends[-1])
     return sums
+
+
+def _runs(stacks: Sequence[jax.Array]) -> list[list[jax.Array]]:
+    """The stacks, in order; small ones that follow each other are one run, for which one loop is compiled."""
+    runs: list[list[jax.Array]] = []
+    for stack in stacks:
+        if runs and max(stack.size, runs[-1][-1].size) <= MOST_JOINED:
+            runs[-1].append(stack)
+        else:
+            runs.append([stack])
+    return runs
+
+
+def _sums_of_flat(groups: Sequence[ChunkGroup], edges: Sequence[int], flat: jax.Array) -> jax.Array:
+    """The sum (n) of ranks' data (r, n), chunk by chunk."""
+    total = jnp.zeros(flat.shape[1], flat.dtype)
+    for group in groups if flat.shape[1] else ():
+        total = _with_sums_of(group, edges, flat, total)
+    return total
 
 
 def _with_sums_of(group: ChunkGroup, edges: Sequence[int], flat: jax.Array, total: jax.Array) -> jax.Array:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import jax
+import numpy as np
 
 from simdist.caches import bounded
 from simdist.ledger.entry import Site, Where
@@ -33,6 +34,8 @@ __all__ = ["ReplicaLane", "ReplicaLanes", "lane_kernel", "lanes_of", "stack_of"]
 
 # A smaller array is copied for each lane: nearly all are, and their kernels are the same, whatever the arrays are.
 LARGE_BYTES = 1 << 16
+# That one kernel cuts out of a stack: its code takes the longer to compile the more there are.
+LANES_AT_ONCE = 64
 ON_THEIR_OWN = ("off", "shard_map")
 """Where each call is noted by itself: "shard_map" finds equal calls itself, and spreads them over devices."""
 
@@ -221,15 +224,26 @@ def stack_of(bundles: Sequence[Bundle]) -> Bundle | None:
 def lanes_of(stack: Bundle, count: int) -> list[Arrays]:
     """The numbers of each lane of a stack that is computed, or promised: these are promises too, and nobody waits here."""
     assert stack.arrays is not None
-    # One call, because JAX lets few wait for what is being computed; a call for each lane would wait itself.
-    leaves, width = _all_lanes_kernel(stack.avals, count)(*stack.arrays), len(stack.avals)
-    return [leaves[number * width : (number + 1) * width] for number in range(count)]
+    # Few calls, because JAX lets few wait for what is being computed; a call for each lane would wait itself.
+    at_once, width = min(count, LANES_AT_ONCE), len(stack.avals)
+    kernel, lanes = _lanes_kernel(stack.avals, at_once), list[Arrays]()
+    for first in range(0, count, at_once):
+        start = min(first, count - at_once)  # the last call begins with lanes that are there already
+        leaves = kernel(*stack.arrays, np.array(start, np.int32))
+        lanes += [leaves[number * width : (number + 1) * width] for number in range(first - start, at_once)]
+    return lanes
 
 
 @bounded("kernels that cut a stack apart", size=64)
-def _all_lanes_kernel(stack: BundleType, count: int) -> Kernel:
-    """The kernel that cuts a stack of this type apart: of the stack, the leaves of the first lane, then those of the second, and so on."""
-    return kernel_of("lanes", lambda *leaves: [leaf[number] for number in range(count) for leaf in leaves], stack)
+def _lanes_kernel(stack: BundleType, count: int) -> Kernel:
+    """The kernel that cuts so many lanes out of a stack of this type, from one on: the leaves of that lane, then those of the next."""
+
+    def run(*arrays: jax.Array) -> list[jax.Array]:
+        *leaves, start = arrays
+        some = [jax.lax.dynamic_slice_in_dim(leaf, start, count) for leaf in leaves]
+        return [leaf[number] for number in range(count) for leaf in some]
+
+    return kernel_of("lanes", run, [*stack, Aval((), "int32")])
 
 
 @bounded("kernels that cut out a lane", size=256)
