@@ -226,24 +226,29 @@ def lanes_of(stack: Bundle, count: int) -> list[Arrays]:
     assert stack.arrays is not None
     # Few calls, because JAX lets few wait for what is being computed; a call for each lane would wait itself.
     at_once, width = min(count, LANES_AT_ONCE), len(stack.avals)
-    kernel, lanes = _lanes_kernel(stack.avals, at_once), list[Arrays]()
+    lanes: list[Arrays] = []
     for first in range(0, count, at_once):
         start = min(first, count - at_once)  # the last call begins with lanes that are there already
-        leaves = kernel(*stack.arrays, np.array(start, np.int32))
+        given = stack.arrays if at_once == count else (*stack.arrays, np.array(start, np.int32))
+        leaves = _lanes_kernel(stack.avals, count, at_once)(*given)
         lanes += [leaves[number * width : (number + 1) * width] for number in range(first - start, at_once)]
     return lanes
 
 
 @bounded("kernels that cut a stack apart", size=64)
-def _lanes_kernel(stack: BundleType, count: int) -> Kernel:
-    """The kernel that cuts so many lanes out of a stack of this type, from one on: the leaves of that lane, then those of the next."""
+def _lanes_kernel(stack: BundleType, count: int, at_once: int) -> Kernel:
+    """The kernel that cuts lanes out of a stack of this type: the leaves of the first, then those of the next, and so on.
+
+    Where these are not all lanes, it is given the number of the first one behind the stack.
+    """
 
     def run(*arrays: jax.Array) -> list[jax.Array]:
-        *leaves, start = arrays
-        some = [jax.lax.dynamic_slice_in_dim(leaf, start, count) for leaf in leaves]
-        return [leaf[number] for number in range(count) for leaf in some]
+        if at_once < count:
+            *leaves, start = arrays
+            arrays = tuple([jax.lax.dynamic_slice_in_dim(leaf, start, at_once) for leaf in leaves])
+        return [leaf[number] for number in range(at_once) for leaf in arrays]
 
-    return kernel_of("lanes", run, [*stack, Aval((), "int32")])
+    return kernel_of("lanes", run, [*stack, Aval((), "int32")] if at_once < count else stack)
 
 
 @bounded("kernels that cut out a lane", size=256)

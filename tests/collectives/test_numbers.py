@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sampling import covering, sampled
-from simdist.collectives import ALL_GATHER, ALL_REDUCE, Schedule, Transfer, algorithm, combined, double_tree, run_schedule, run_steps
+from simdist.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    Schedule,
+    Transfer,
+    algorithm,
+    chunk_sums,
+    combined,
+    double_tree,
+    run_schedule,
+    run_steps,
+)
 from simdist.collectives.numbers import boundaries, combined_packs, combined_stacks
 from simdist.errors import InvalidArgumentError
 from simdist.program.jaxprs import equations_in
@@ -82,6 +93,19 @@ def test_sums_of_stacks_and_of_packs_have_the_bits_of_the_transfers(name: str, n
     whole = run_schedule(schedule, [np.concatenate([np.ravel(array) for array in pack]) for pack in packs])[0]
     for sums in (combined_stacks(schedule, stacks), combined_packs(schedule, packs)):
         assert bits(np.concatenate([np.ravel(array) for array in sums])) == bits(whole)
+
+
+@pytest.mark.parametrize(("most", "loops"), [(0, 3), (4 * 6, 2), (10**6, 1)])
+def test_small_stacks_are_added_in_one_loop_with_the_same_bits(most: int, loops: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_sums, "MOST_JOINED", most)
+    schedule = ALL_REDUCE["ring"].schedule(6)
+    stacks = [uneven(6, shape, len(shape)) for shape in ((7, 5), (3,), (0, 2), (1, 2))]
+    jaxpr = jax.make_jaxpr(lambda arrays: combined_stacks(schedule, arrays))(stacks).jaxpr
+    assert [equation.primitive.name for equation in equations_in(jaxpr)].count("scan") == loops
+    found = combined_stacks(schedule, list(map(jnp.asarray, stacks)))
+    assert [array.shape for array in found] == [stack.shape[1:] for stack in stacks]
+    whole = run_schedule(schedule, [np.concatenate([stack[rank].ravel() for stack in stacks]) for rank in range(6)])[0]
+    assert bits(np.concatenate([np.ravel(array) for array in found])) == bits(whole)
 
 
 def test_orders_of_addition_differ_in_their_bits() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from simdist.ledger import plans
 from simdist.ledger.ledger import Ledger
-from simdist.ledger.replica_lanes import ReplicaLane, lanes_of, stack_of
+from simdist.ledger.replica_lanes import LANES_AT_ONCE, ReplicaLane, lanes_of, stack_of
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
@@ -59,6 +59,13 @@ def test_a_stack_is_cut_into_lanes_that_do_not_keep_it(kind: Any) -> None:
     assert not any(
         np.shares_memory(np.asarray(array), np.asarray(whole)) for lane in lanes for array, whole in zip(lane, wholes, strict=True)
     )
+
+
+@pytest.mark.parametrize("count", [LANES_AT_ONCE, LANES_AT_ONCE + 1, 2 * LANES_AT_ONCE, 3 * LANES_AT_ONCE - 1])
+def test_many_lanes_are_cut_apart_by_one_small_kernel(count: int) -> None:
+    rows = np.arange(2.0 * count, dtype=np.float32).reshape(count, 2)
+    lanes = lanes_of(Bundle.of([jax.numpy.asarray(rows), jax.numpy.asarray(rows[:, 0])]), count)
+    assert [[array.tolist() for array in lane] for lane in lanes] == [[row, row[0]] for row in rows.tolist()]
 
 
 def test_lanes_are_read_as_they_are_by_the_next_call_of_all() -> None:
