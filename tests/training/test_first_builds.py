@@ -105,8 +105,13 @@ def test_each_launched_main_builds_its_own() -> None:
     def main(built: bool) -> list[Any]:
         return in_replicas(sd.MultiWorkerMirroredStrategy(), built, sequence)
 
-    runs = [sd.Cluster({"worker": 2}).launch(main, args=(built,)) for built in (False, True)]
-    assert runs[0].results == runs[1].results
+    results = []
+    for built in (False, True):
+        run = sd.Cluster({"worker": 2}).launch(main, args=(built,))
+        run.join()
+        results.append(run.results)
+    assert results[0] == results[1]
+    assert results[0]["worker:0"] == results[0]["worker:1"]
 
 
 def test_layers_that_are_called_one_by_one_and_in_a_scan_are_built_each() -> None:
