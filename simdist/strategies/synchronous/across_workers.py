@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.program.arrays import Array, Tree
-from simdist.program.function import StepFunction
+from simdist.caches import BoundedCache
+from simdist.program.arrays import Array, Tree, is_array
+from simdist.program.function import KEPT_SIGNATURES, StepFunction
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer, is_under_a_trace
 from simdist.strategies import context
+from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
 from simdist.strategies.synchronous.protocols import Axes, LocalGather, LocalReduce, SteppingStrategy
 from simdist.variables.aggregation import VariableSynchronization
@@ -35,6 +37,7 @@ class AcrossWorkers:
     def __init__(self, strategy: SteppingStrategy) -> None:
         self.strategy = strategy
         self._gathering = StepFunction(_gather, name="gather", counts=False)  # one step for all: a value of a known shape is traced once
+        self._reducing: BoundedCache[tuple[object, ...], StepFunction] = BoundedCache(KEPT_SIGNATURES)
         self._num_shared = 0  # so many of the strategy's variables begin as the chief has them
 
     def share_initial_values(self) -> None:
@@ -62,14 +65,21 @@ class AcrossWorkers:
             return strategy.store.cell_value(variable, variable.placement.cells[0])
         return strategy.eagerly(lambda: variable.value, f"read {variable.name}", counts=False)
 
-    def reduce(self, local: LocalReduce, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
+    def reduce(self, local: LocalReduce, options: CommunicationOptions | None, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
         """The replicas' values combined; a plain value is this worker's, and the workers' values are combined."""
         context.require_cross_replica("strategy.reduce")
         op = reduce_op_of(reduce_op)
-        if active_tracer() is None:
-            found = self.strategy.eagerly(lambda: self.reduce(local, op, value, axis), "reduce", counts=False)
+        if active_tracer() is not None:
+            return local(options, op, self._replica_local(op, self.strategy._each(value)), axis)
+        if not _is_of_arrays(value):
+            found = self.strategy.eagerly(lambda: self.reduce(local, options, op, value, axis), "reduce", counts=False)
             return self._means_as_given(value, found) if op is ReduceOp.MEAN and axis is None else found
-        return local(op, self._replica_local(op, self.strategy._each(value)), axis)
+        axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
+        step = self._reducing.get(
+            (op, axes, options),
+            lambda: StepFunction(lambda given: self.reduce(local, options, op, given, axes), name="reduce", counts=False),
+        )
+        return self.strategy.step(step, (value,), {}).value()
 
     def _means_as_given(self, value: Tree, means: Tree) -> Tree:
         """Means with those of Python's numbers as such, as they are where one program drives all replicas."""
@@ -139,6 +149,13 @@ def _tracer() -> Tracer:
     tracer = active_tracer()
     assert tracer is not None
     return tracer
+
+
+def _is_of_arrays(value: Tree) -> bool:
+    """Whether a value is given to a step as it is, which need not be traced for each number; other numbers are a part of their step."""
+    leaves = jax.tree_util.tree_leaves(value, is_leaf=_is_per_replica)
+    parts = [part for leaf in leaves for part in (leaf.values if isinstance(leaf, PerReplica) else [leaf])]
+    return bool(parts) and all(is_array(part) and jax.dtypes.canonicalize_dtype(part.dtype) == part.dtype for part in parts)
 
 
 def _is_per_replica(leaf: Tree) -> bool:

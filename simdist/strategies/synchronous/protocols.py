@@ -26,8 +26,8 @@ T = TypeVar("T")
 Axes: TypeAlias = int | Sequence[int] | None
 """The axes that `reduce` reduces, too; None for none."""
 
-LocalReduce: TypeAlias = Callable[[ReduceOp | str, Tree, Axes], Tree]
-"""`Strategy.reduce` over the replicas of one program; in a step over all replicas."""
+LocalReduce: TypeAlias = Callable[[CommunicationOptions | None, ReduceOp | str, Tree, Axes], Tree]
+"""`Strategy.reduce`, with options, over the replicas of one program; in a step over all replicas."""
 
 LocalGather: TypeAlias = Callable[[Tree, int], Tree]
 """`Strategy.gather` likewise."""
@@ -126,8 +126,8 @@ class Replicas(Protocol):
         """Take the time of `observe`, where no numbers are computed."""
         ...
 
-    def reduce(self, local: LocalReduce, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
-        """`Strategy.reduce` over all replicas; `local` does it for those of this program."""
+    def reduce(self, local: LocalReduce, options: CommunicationOptions | None, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
+        """`Strategy.reduce`, with options, over all replicas; `local` does it for those of this program."""
         ...
 
     def bytes_of_all(self, data: bytes) -> list[bytes]:

@@ -15,7 +15,7 @@ from simdist.cluster import ClusterResolver
 from simdist.cluster.roles import id_in_cluster, is_chief
 from simdist.program.arrays import Array, Tree
 from simdist.runtime.replicas import Member, ReplicaGroup
-from simdist.strategies.communication import GroupCommunication
+from simdist.strategies.communication import CommunicationOptions, GroupCommunication
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous.across_workers import AcrossWorkers
 from simdist.strategies.synchronous.protocols import Axes, LocalGather, LocalReduce, Replicas, SteppingStrategy
@@ -57,8 +57,8 @@ class DrivenReplicas:
     def observe_without_values(self, read: Callable[[], object]) -> None:
         """Nothing: what is at hand takes no time."""
 
-    def reduce(self, local: LocalReduce, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
-        return local(op, value, axis)
+    def reduce(self, local: LocalReduce, options: CommunicationOptions | None, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
+        return local(options, op, value, axis)
 
     def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:
         return local(value, axis)
@@ -126,8 +126,8 @@ class LaunchedReplicas:
         if self._across is not None:
             self._strategy.once(read, "look", counts=False)
 
-    def reduce(self, local: LocalReduce, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
-        return local(op, value, axis) if self._across is None else self._across.reduce(local, op, value, axis)
+    def reduce(self, local: LocalReduce, options: CommunicationOptions | None, op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
+        return local(options, op, value, axis) if self._across is None else self._across.reduce(local, options, op, value, axis)
 
     def gather(self, local: LocalGather, value: Tree, axis: int) -> Tree:
         return local(value, axis) if self._across is None else self._across.gather(local, value, axis)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TypeVar
 
 from simdist import debugging
@@ -351,7 +351,7 @@ class SynchronousStrategy(Strategy):
         return self.reduce_with(None, reduce_op, value, axis)
 
     def reduce_with(self, options: CommunicationOptions | None, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
-        return self.replicas.reduce(partial(super().reduce_with, options), reduce_op, value, axis)
+        return self.replicas.reduce(super().reduce_with, options, reduce_op, value, axis)
 
     def gather(self, value: Tree, axis: int) -> Tree:
         """As in `Strategy.gather`; in a main of its own, from all workers, so every worker has to call it."""

@@ -133,3 +133,38 @@ def test_repeated_exchange_of_one_size_is_traced_once(monkeypatch: pytest.Monkey
     found = results(main)
     assert found["worker:0"] == found["worker:1"] == [[bytes([number, 0]), bytes([number, 1])] for number in range(5)]
     assert traced == ["gather"] * 2 * 2  # on each main: of their lengths, and of the bytes
+
+
+def test_a_reduce_between_steps_is_traced_once_for_each_operation_and_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[str] = []
+    original = StepFunction.trace
+    monkeypatch.setattr(StepFunction, "trace", lambda self, *args, **options: traced.append(self.name) or original(self, *args, **options))
+
+    def main() -> list[list[float]]:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        found = []
+        scaled = sd.function(lambda x: x * (1.0 + sd.get_replica_context().replica_id_in_sync_group))
+        for number in range(4):
+            values = strategy.run(scaled, args=(np.float32([number, 1.0]),))
+            found.append(
+                [
+                    *np.asarray(strategy.reduce("sum", values, axis=None)).tolist(),
+                    *np.asarray(strategy.reduce("mean", values, axis=None)).tolist(),
+                    float(strategy.reduce("mean", values, axis=0)),
+                    float(strategy.reduce("sum", np.float32(number), axis=None)),
+                ]
+            )
+        return found
+
+    expected = [[3.0 * n, 3.0, 1.5 * n, 1.5, 0.75 * (n + 1), 2.0 * n] for n in range(4)]
+    assert results(main) == {"worker:0": expected, "worker:1": expected}
+    assert traced.count("reduce") == 2 * 4
+
+
+def test_a_number_of_python_is_reduced_as_the_number_that_it_is_each_time() -> None:
+    def main() -> list[Any]:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        worker = strategy.cluster_resolver.task_id
+        return [strategy.reduce("mean", number + worker, axis=None) for number in (1, 2.5, 1)]
+
+    assert list(results(main, workers=3).values()) == [[2, 3.5, 2]] * 3
