@@ -100,8 +100,10 @@ class AdoptedVariable(keras.Variable, Adopted):
                 return self._maybe_autocast(value)
         own = self.simdist_variable
         tracer = tracing.active_tracer()
-        if own is None or tracer is None:
+        if own is None:
             return super().value
+        if tracer is None:
+            return self._maybe_autocast(self._value)  # read once: in a launched main, each read is an operation of all workers
         return self._maybe_autocast(tracer.random_key(own) if self.is_seed else own.traced_value(tracer))
 
     def autocast(self, value: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import numpy as np
 from simdist.caches import BoundedCache
 from simdist.program.arrays import Array, Tree, is_array
 from simdist.program.function import KEPT_SIGNATURES, StepFunction
+from simdist.program.operations import Reference
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer, is_under_a_trace
 from simdist.strategies import context
@@ -38,6 +39,7 @@ class AcrossWorkers:
         self.strategy = strategy
         self._gathering = StepFunction(_gather, name="gather", counts=False)  # one step for all: a value of a known shape is traced once
         self._reducing: BoundedCache[tuple[object, ...], StepFunction] = BoundedCache(KEPT_SIGNATURES)
+        self._reads: BoundedCache[Reference, StepFunction] = BoundedCache(KEPT_SIGNATURES)
         self._num_shared = 0  # so many of the strategy's variables begin as the chief has them
 
     def share_initial_values(self) -> None:
@@ -63,7 +65,8 @@ class AcrossWorkers:
         if is_under_a_trace():
             # Keras works out shapes: nobody will see this number, and the others do not call.
             return strategy.store.cell_value(variable, variable.placement.cells[0])
-        return strategy.eagerly(lambda: variable.value, f"read {variable.name}", counts=False)
+        step = self._reads.get(variable.ref(), lambda: StepFunction(lambda: variable.value, name=f"read {variable.name}", counts=False))
+        return strategy.step(step, (), {}).value()
 
     def reduce(self, local: LocalReduce, options: CommunicationOptions | None, reduce_op: ReduceOp | str, value: Tree, axis: Axes) -> Tree:
         """The replicas' values combined; a plain value is this worker's, and the workers' values are combined."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from simdist import keras
 from simdist.program.function import StepFunction
 
 
@@ -168,3 +169,26 @@ def test_a_number_of_python_is_reduced_as_the_number_that_it_is_each_time() -> N
         return [strategy.reduce("mean", number + worker, axis=None) for number in (1, 2.5, 1)]
 
     assert list(results(main, workers=3).values()) == [[2, 3.5, 2]] * 3
+
+
+def test_a_read_of_replica_local_values_is_one_collective_and_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[str] = []
+    original = StepFunction.trace
+    monkeypatch.setattr(StepFunction, "trace", lambda self, *args, **options: traced.append(self.name) or original(self, *args, **options))
+
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            mean = keras.metrics.Mean()
+        found = []
+        for number in range(3):
+            strategy.run(sd.function(lambda x: mean.update_state(x + strategy.worker_index)), args=(np.float32(number),))
+            found.append(float(mean.total.value))
+        return found
+
+    cluster = sd.Cluster({"worker": 2})
+    run = cluster.launch(main)
+    run.join()
+    assert run.results == {"worker:0": [1.0, 4.0, 9.0], "worker:1": [1.0, 4.0, 9.0]}
+    assert traced.count("read mean/total") == 2
+    assert sum(span.category == "collective" and span.lane == "worker:0" for span in cluster.trace.spans) == 3
