@@ -14,7 +14,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import jax.core
 
@@ -32,6 +32,9 @@ BEGIN_BYTES = 1 << 22
 # Pending entries, and bytes that the host has passed with them, at which a ledger is full.
 FULL = 8_192
 FULL_BYTES = 1 << 28
+# A read passes through all pending entries, to find those that it needs and to put them before the others: some microseconds for each.
+# When reads have passed through so many, everything is computed, which takes half a second to begin, and less for each entry.
+MOST_PASSED = 1 << 16
 
 
 class Computing:
@@ -57,6 +60,7 @@ class Computing:
         self._long_bytes = 0  # what long calls read that were noted since it computed
         self._full_again_at = 0  # the call from which on a full ledger is computed
         self._goes_on = False
+        self._passed = 0  # entries through which reads have passed since the queue was empty
 
     def of_registers(self, registers: list[int]) -> None:
         """Compute what these registers will hold, unless they hold it already.
@@ -65,11 +69,19 @@ class Computing:
             FailedPreconditionError: called by what is being computed.
         """
         pending = self.pending
-        if pending.flight is None and not any(needed_for(pending.entries, registers)):
+        needed = needed_for(pending.entries, registers)
+        self._passed += len(needed)
+        if self._passed > MOST_PASSED and not self._goes_on:
+            self._passed = 0
+            with suppress(Exception):  # of an entry that others need, it is raised again by a read of theirs
+                self.flush()
+            needed = needed_for(pending.entries, registers)
+        if pending.flight is None and not any(needed):
             return
         with self._alone():
-            self.plans.land()
-            needed = needed_for(pending.entries, registers)
+            if pending.flight is not None:
+                self.plans.land()
+                needed = needed_for(pending.entries, registers)  # of a scan that has failed, the entries stand in the queue again
             self.plans.add_sums(needed)
             if pending.has_tables:
                 needed = everything_before(needed)  # what still reads a table is computed before the table changes
@@ -144,6 +156,7 @@ class Computing:
                 self.plans.run(end - pending.computed, interrupts, wait=at_once)
                 noted = bool(interrupts)
         if not pending.entries:
+            self._passed = 0
             self.unread.clear()
             self.fed_bytes = 0
             if not pending.flight:
