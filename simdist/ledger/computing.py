@@ -21,7 +21,7 @@ import jax.core
 from simdist.errors import FailedPreconditionError
 from simdist.interrupts import delayed_interrupts
 from simdist.ledger.pending import Pending
-from simdist.ledger.plans import ComputePlans
+from simdist.ledger.plans import REPLAY_FROM, ComputePlans
 from simdist.ledger.registers import RegisterFile
 from simdist.ledger.slicing import everything_before, needed_for, without_dead
 
@@ -33,7 +33,9 @@ BEGIN_BYTES = 1 << 22
 FULL = 8_192
 FULL_BYTES = 1 << 28
 # A read passes through all pending entries, to find those that it needs and to put them before the others: some microseconds for each.
-# When reads have passed through so many, everything is computed, which takes half a second to begin, and less for each entry.
+# When reads have passed through each so often, all are computed, one call after the other; a call takes as long. Of so many entries that
+# a scan is compiled for them, which takes half a second, when reads have passed through so many.
+MOST_PASSES = 16
 MOST_PASSED = 1 << 16
 
 
@@ -71,7 +73,7 @@ class Computing:
         pending = self.pending
         needed = needed_for(pending.entries, registers)
         self._passed += len(needed)
-        if self._passed > MOST_PASSED and not self._goes_on:
+        if self._passed > (MOST_PASSED if len(needed) >= REPLAY_FROM else MOST_PASSES * len(needed)) and not self._goes_on:
             self._passed = 0
             with suppress(Exception):  # of an entry that others need, it is raised again by a read of theirs
                 self.flush()

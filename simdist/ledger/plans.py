@@ -26,7 +26,7 @@ from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.kernels import Kernel
 from simdist.program.values import BundleType, num_bytes
 
-__all__ = ["ComputePlans"]
+__all__ = ["REPLAY_FROM", "ComputePlans"]
 
 # A stretch shorter than this is computed call by call: compiling a scan would take longer.
 REPLAY_FROM = 2_048

@@ -26,7 +26,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     lengths: list[int] = []
     original: Callable[..., Any] = pending.separate
     monkeypatch.setattr(pending, "separate", lambda entries, *args: lengths.append(len(entries)) or original(entries, *args))
-    monkeypatch.setattr(computing, "MOST_PASSED", 4 * MANY)
+    monkeypatch.setattr(computing, "MOST_PASSES", 4)
     return lengths
 
 
@@ -45,6 +45,27 @@ def test_values_that_are_read_one_by_one_are_computed_together_after_some(numeri
     values = [float(ledger.arrays(bundle)[0]) for bundle in noted(ledger)]
     assert values == np.cumsum(np.arange(MANY, dtype=np.float32)).tolist()
     assert 0 < sum(passed) <= 5 * MANY
+
+
+def test_so_many_that_a_scan_is_compiled_for_them_wait_longer(passed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(computing, "REPLAY_FROM", MANY // 2)
+    monkeypatch.setattr(computing, "MOST_PASSED", 40 * MANY)
+    ledger = Ledger("loop")
+    values = [float(ledger.arrays(bundle)[0]) for bundle in noted(ledger)]
+    assert values == np.cumsum(np.arange(MANY, dtype=np.float32)).tolist()
+    assert 20 * MANY < sum(passed) <= 45 * MANY
+
+
+@pytest.mark.parametrize("steps", [200, 400])
+def test_what_each_step_leaves_unread_is_computed_before_reads_pass_through_much_of_it(steps: int, passed: list[int]) -> None:
+    ledger = Ledger("deferred")
+    site, loss, metric = ledger.site(ADD, [ONE, ONE], [ONE]), Bundle.of([np.float32(0)]), Bundle.of([np.float32(0)])
+    for _ in range(steps):
+        loss = ledger.call(site, [loss, Bundle.of([np.float32(1)])], None)[0]
+        metric = ledger.call(site, [metric, loss], None)[0]
+        ledger.arrays(loss)
+    assert sum(passed) <= 40 * steps, "the mean length of the queue does not depend on the number of steps"
+    assert float(ledger.arrays(metric)[0]) == steps * (steps + 1) / 2
 
 
 def test_reads_of_what_is_known_do_not_compute_what_is_pending_at_once(passed: list[int]) -> None:
