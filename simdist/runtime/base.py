@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from simdist.hardware import MemoryAccount, Network
 from simdist.program.arrays import Array, Arrays
-from simdist.program.kernels import Kernel
 from simdist.program.row_numbers import RowNumbers
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch, StepIterator
@@ -29,6 +28,7 @@ from simdist.runtime.replicas import Communication, Member, Process, ReplicaGrou
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.storage import TaskDisk
 from simdist.runtime.unfinished import Unfinished
+from simdist.runtime.updating import Assignment
 from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.trace import Trace
@@ -254,8 +254,8 @@ class Engine(Protocol):
         """
         ...
 
-    def assign(self, groups: Sequence[int], kernel: Kernel, operand: Array, what: str) -> None:
-        """Change groups of one type at once, in no time: a kernel of a group's arrays and the operand gives its next version."""
+    def assign(self, groups: Sequence[int], change: Assignment, operand: Array, what: str) -> None:
+        """Change a cell of groups of one type at once, in no time."""
         ...
 
     def traffic(self, cells: Sequence[Cell]) -> list[CellTraffic]:

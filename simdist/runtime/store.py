@@ -16,9 +16,9 @@ from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.fixed_reads import require_may_be_read
 from simdist.program.half_precision import is_half, widened
 from simdist.program.tracing import active_tracer
-from simdist.program.values import Aval, BundleType, snapshot
+from simdist.program.values import snapshot
 from simdist.runtime.base import Engine
-from simdist.runtime.updating import assigning
+from simdist.runtime.updating import Assignment
 from simdist.runtime.work import running_closure
 from simdist.variables.aggregation import increment_of_sum, no_combination
 from simdist.variables.handles import variable_of
@@ -225,12 +225,11 @@ class Store:
         """Change cells, those of each change by its operand; none where one of them cannot be changed now."""
         self.engine.require_present([cell.group.number for cells, _ in changes for cell in cells])
         for cells, operand in changes:
-            alike: dict[tuple[BundleType, int, Aval], list[Cell]] = {}
+            alike: dict[Assignment, list[Cell]] = {}
             for cell in cells:
-                alike.setdefault((cell.group.avals, cell.position, cell.aval), []).append(cell)
-            for (avals, position, aval), own in alike.items():
-                kernel = assigning(rule, avals, (position,), (aval,))
-                self.engine.assign([cell.group.number for cell in own], kernel, operand, f"{rule} {own[0].name}")
+                alike.setdefault(Assignment(rule, cell.group.avals, cell.position), []).append(cell)
+            for change, own in alike.items():
+                self.engine.assign([cell.group.number for cell in own], change, operand, f"{rule} {own[0].name}")
 
 
 def _shares(value: Array, num_replicas: int) -> tuple[Array, Array]:

@@ -5,19 +5,26 @@ An optimizer brings rules of its own (`simdist.variables.optimizer`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax
+import jax.numpy as jnp
 
 from simdist.caches import bounded
+from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import Program, Update
-from simdist.program.values import BundleType
+from simdist.program.values import Bundle, BundleType
 from simdist.variables.aggregation import VariableAggregation, is_sum_of_replicas
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell, Layout, Owner, owner_of
 from simdist.variables.update_rule import Combination, rule_of
 
-__all__ = ["assigning", "cells_by_owner", "combination_of", "is_by_rows", "is_of_each", "piece_of", "join_groups", "prepare"]
+__all__ = ["Assignment", "assigning", "cells_by_owner", "combination_of", "is_by_rows", "is_of_each", "piece_of", "join_groups", "prepare"]
+
+# Arrays of a group from which on they are computed before one is assigned.
+WIDE = 8
 
 
 def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell]]]:
@@ -72,6 +79,40 @@ def join_groups(op: Update, replica: int, layout: Layout) -> None:
 def piece_of(array: jax.Array, part: ShardRange | None) -> jax.Array:
     """The part of an operand that belongs to a shard; None: all of it."""
     return array if part is None else part.of(array)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A change of one cell of some groups of one type, from outside of every step.
+
+    Args:
+        rule: "assign" or "add".
+        state: the type of the groups.
+        position: of the cell in them.
+    """
+
+    rule: str
+    state: BundleType
+    position: int
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the groups have so many arrays that to compile the kernel takes longer than to know them.
+
+        Each cell of a group has a kernel of its own, which takes and gives all its arrays: for all cells of a deep model it took minutes.
+        """
+        return len(self.state) >= WIDE
+
+    @property
+    def kernel(self) -> Kernel:
+        """It, as a kernel of a group's arrays and the operand."""
+        return assigning(self.rule, self.state, (self.position,), (self.state[self.position],))
+
+    def applied(self, arrays: Arrays, operand: Array) -> Bundle:
+        """The next version of a group whose arrays are known; its numbers are those of the kernel."""
+        given = jnp.asarray(operand, self.state[self.position].dtype)
+        new = given if self.rule == "assign" else jnp.asarray(arrays[self.position]) + given
+        return Bundle(self.state, (*arrays[: self.position], new, *arrays[self.position + 1 :]))
 
 
 @bounded("kernels of assignments", size=256)

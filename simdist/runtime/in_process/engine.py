@@ -23,6 +23,7 @@ from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.state import GroupStates
+from simdist.runtime.updating import Assignment
 from simdist.runtime.work import LaunchedRun
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.variables.state import Cell
@@ -222,9 +223,13 @@ class InProcessEngine(WithoutTime):
         for group in groups:
             self.versions.present(group)
 
-    def assign(self, groups: Sequence[int], kernel: Kernel, operand: Any, what: str) -> None:
+    def assign(self, groups: Sequence[int], change: Assignment, operand: Any, what: str) -> None:
         for group in groups:
-            self.change(group, kernel, Bundle.of([operand]), f" ({what})")
+            before = self.versions.present(group).arrays
+            if change.is_wide and before is not None:
+                self.versions.put(group, change.applied(before, operand))
+            else:
+                self.change(group, change.kernel, Bundle.of([operand]), f" ({what})")
 
     def change(self, group: int, kernel: Kernel, given: Bundle, where: str) -> None:
         """Make the next version of a group, of its arrays and the given ones."""

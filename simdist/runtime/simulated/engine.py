@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import jax.numpy as jnp
-
 from simdist.hardware import Device, DiskModel, MemoryAccount, Network
 from simdist.ledger.sharded import JaxDevice
 from simdist.program.arrays import Array, Arrays
-from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Bundle
@@ -31,6 +28,7 @@ from simdist.runtime.simulated.worker_group import join_group
 from simdist.runtime.simulated.worker_pool import SimulatedWorkers
 from simdist.runtime.simulated.world import World
 from simdist.runtime.unfinished import Unfinished
+from simdist.runtime.updating import Assignment
 from simdist.runtime.work import Returned
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.simulation.endless import waits_of
@@ -151,19 +149,29 @@ class SimulatedEngine:
     def require_present(self, groups: Sequence[int]) -> None:
         present_versions(self.world, groups)
 
-    def assign(self, groups: Sequence[int], kernel: Kernel, operand: Array, what: str) -> None:
+    def assign(self, groups: Sequence[int], change: Assignment, operand: Array, what: str) -> None:
         states, ledger = self.world.states, self.world.ledger
         versions = present_versions(self.world, groups)
-        avals = versions[0].avals
-        if len(avals) == 1 and not kernel.used[0] and ledger.numerics != "off":
+        if len(change.state) == 1 and change.rule == "assign" and ledger.numerics != "off":
             # What was there before does not matter: all get the operand, and nothing is to be computed.
-            after = [Bundle(avals, (jnp.asarray(operand, avals[0].dtype),))] * len(versions)
+            after = [change.applied((operand,), operand)] * len(versions)
+        elif change.is_wide and (known := self._known(versions)) is not None:
+            after = [change.applied(before, operand) for before in known]
         else:
-            site = ledger.site(kernel, [avals], [avals])
+            site = ledger.site(change.kernel, [change.state], [change.state])
             after = [ledger.call(site, (before,), None, (operand,), what)[0] for before in versions]
         for group, version in zip(groups, after, strict=True):
             states.put(group, version)
             self.world.changed_at_once(states.groups[group].task)
+
+    def _known(self, versions: Sequence[Bundle]) -> list[Arrays] | None:
+        """The arrays of versions, computed now; None where no numbers are computed, or fail: the error belongs to who reads them."""
+        if self.world.ledger.numerics == "off":
+            return None
+        try:
+            return self.arrays(versions)
+        except Exception:
+            return None
 
     def traffic(self, cells: Sequence[Cell]) -> list[CellTraffic]:
         return traffic_of(self.world, cells)

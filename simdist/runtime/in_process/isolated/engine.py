@@ -18,6 +18,7 @@ from simdist.runtime.in_process.isolated.switchboard import Switchboard
 from simdist.runtime.in_process.isolated.workers import RemoteWorkers
 from simdist.runtime.replicas import Communication
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
+from simdist.runtime.updating import Assignment
 from simdist.runtime.worker_replicas import LocalReplicas
 
 __all__ = ["IsolatedEngine"]
@@ -50,9 +51,9 @@ class IsolatedEngine(WithoutTime):
     def require_present(self, groups: Sequence[int]) -> None:
         self.versions.holders_of(groups)
 
-    def assign(self, groups: Sequence[int], kernel: Kernel, operand: Any, what: str) -> None:
+    def assign(self, groups: Sequence[int], change: Assignment, operand: Any, what: str) -> None:
         for group in groups:
-            self.change(group, kernel, Bundle.of([operand]), f" ({what})")
+            self.change(group, change.kernel, Bundle.of([operand]), f" ({what})")
 
     def change(self, group: int, kernel: Kernel, given: Bundle, where: str) -> None:
         """Make the next version of a group, of its arrays and the given ones."""
