@@ -208,6 +208,27 @@ def test_outcome_of_a_wrong_all_reduce_says_what_is_missing() -> None:
     assert sw.CollectiveStepper(short).header["steps"][-1]["text"].endswith("Now every rank holds the sum of 2 chunks.")
 
 
+def test_what_a_wrong_all_reduce_ends_with_is_its_result_on_all_ranks() -> None:
+    forgetful = Schedule("all_reduce", "forgetful", 3, 1, (Transfer(0, 0, 1, (0,), True), Transfer(1, 1, 0, (0,), False)))
+    needed = states.needed(forgetful, states.contributions(forgetful))
+    assert needed[:, :, 0].tolist() == [[True, True, True], [False, True, True], [True, True, True]]
+    header = sw.CollectiveStepper(forgetful).header
+    assert (header["steps"][-1]["complete"], header["results"]) == (0, 3)
+
+
+def test_what_a_wrong_reduce_ends_with_is_where_most_is() -> None:
+    forgetful = Schedule("reduce", "forgetful", 3, 1, (Transfer(0, 1, 0, (0,), True),))
+    needed = states.needed(forgetful, states.contributions(forgetful))
+    assert needed[:, :, 0].tolist() == [[True, True, False], [True, False, False]]
+
+
+@named
+def test_results_are_counted_in_the_header(schedule: Schedule) -> None:
+    header = sw.CollectiveStepper(schedule).header
+    right = schedule.algorithm != "random"
+    assert header["results"] == header["steps"][-1]["complete"] if right else header["results"] >= header["steps"][-1]["complete"]
+
+
 def test_sum_that_counts_a_rank_twice_is_not_complete() -> None:
     transfers = [Transfer(step, source, 0, (0,), True) for step, source in enumerate([1, 1, 2])]
     widget = sw.CollectiveStepper(Schedule("reduce", "forgetful", 3, 1, tuple(transfers)), step=3)

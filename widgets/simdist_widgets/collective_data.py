@@ -112,6 +112,7 @@ def encode(
         "num_ranks": schedule.num_ranks,
         "num_chunks": schedule.num_chunks,
         "size_bytes": float(size_bytes),
+        "results": int(wanted[-1].sum()),
         "colors": rank_colors(schedule.num_ranks),
         "steps": _steps(schedule, size_bytes, ends_s, complete),
         "columns": sections,

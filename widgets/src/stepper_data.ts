@@ -28,6 +28,7 @@ export interface StepperHeader {
   readonly num_ranks: number;
   readonly num_chunks: number;
   readonly size_bytes: number; // of each rank
+  readonly results: number; // chunks that are complete in the end, if the schedule is right
   readonly colors: readonly string[]; // of the ranks, #rrggbb
   readonly steps: readonly StepRecord[]; // one for each moment
   readonly columns: Readonly<Record<string, ColumnPlace>>;

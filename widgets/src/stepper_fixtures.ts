@@ -37,6 +37,7 @@ function header(numbers: number): StepperHeader {
     num_ranks: 2,
     num_chunks: 2,
     size_bytes: 2048,
+    results: 4,
     colors: ["#0072b2", "#e69f00"],
     steps: [record("begin.", 0, 0, 0, []), record("add.", 0.5, 2048, 2, ADDING), record("pass.", 1, 4096, 4, PASSING)],
     columns: {

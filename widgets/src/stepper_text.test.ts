@@ -39,6 +39,11 @@ test("progress is told with what it will be in the end", () => {
   ]);
 });
 
+test("sums are counted of those that there should be, also where none becomes whole", () => {
+  const [, , , sums] = progress(twoRanks(false, 0, { steps: twoRanks().header.steps.map((step) => ({ ...step, complete: 0 })) }), 2);
+  assert.deepEqual([sums.value, sums.part], ["0 of 4", 0]);
+});
+
 test("a followed rank says what it sends, gets and holds", () => {
   assert.equal(
     aboutRank(twoRanks(), 1, 0),

@@ -17,7 +17,7 @@ export function label(data: StepperData, chunk: Chunk): string {
 
 /** The numbers beside the sentence: a name, a value, and how much of the whole it is. */
 export function progress(data: StepperData, moment: number): { name: string; value: string; part: number }[] {
-  const { steps, sums } = data.header;
+  const { steps, sums, results } = data.header;
   const [now, end] = [steps[moment], steps[data.last]];
   const of = (part: number, whole: number): number => (whole > 0 ? part / whole : 1);
   return [
@@ -32,7 +32,7 @@ export function progress(data: StepperData, moment: number): { name: string; val
       value: `${bytes(now.busiest_bytes)} of ${bytes(end.busiest_bytes)}`,
       part: of(now.busiest_bytes, end.busiest_bytes),
     },
-    { name: sums ? "whole sums" : "chunks in place", value: `${now.complete} of ${end.complete}`, part: of(now.complete, end.complete) },
+    { name: sums ? "whole sums" : "chunks in place", value: `${now.complete} of ${results}`, part: of(now.complete, results) },
   ];
 }
 
