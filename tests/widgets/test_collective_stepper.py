@@ -343,6 +343,16 @@ def test_quantity_out_of_range_is_refused(wrong: dict[str, float]) -> None:
         sw.CollectiveStepper(RING.schedule(2), **wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"size_bytes": "1"}, {"latency_s": None}, {"bandwidth_bytes_per_s": "fast"}, {"step": 1.5}, {"step": "1"}]
+)
+def test_what_is_no_number_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=rf"^CollectiveStepper: {next(iter(wrong))} is .*; expected an? "):
+        sw.CollectiveStepper(RING.schedule(2), **wrong)
+    with pytest.raises(TypeError, match=r"step is 0\.5; expected an integer"):
+        sw.CollectiveStepper(RING.schedule(2)).figure(0.5)  # pyright: ignore[reportArgumentType]
+
+
 def test_values_of_another_shape_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"one number for each rank and chunk, shape \(3, 3\); given shape \(3,\)"):
         sw.CollectiveStepper(RING.schedule(3), values=[1, 2, 3])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
+from simdist.arguments import number, whole_number
 from simdist.collectives.base import Algorithm, Schedule
 from simdist.errors import InvalidArgumentError
 from simdist_widgets import collective_text as text
@@ -37,7 +38,7 @@ class CollectiveStepper(BaseWidget):
         step: where to begin, 0 (before the first step) to ``schedule.num_steps``.
 
     Raises:
-        TypeError: `schedule` is not a Schedule.
+        TypeError: `schedule` is not a Schedule, a quantity is no number, or `step` is no whole number.
         InvalidArgumentError: a quantity is out of range, `values` has another shape, or there is too much to draw.
 
     Example:
@@ -77,7 +78,7 @@ class CollectiveStepper(BaseWidget):
         header, data = encode(schedule, size_bytes, latency_s, bandwidth_bytes_per_s, numbers)
         self._schedule = schedule
         self._values = numbers
-        super().__init__(header=header, data=data, step=step)
+        super().__init__(header=header, data=data, step=whole_number(step, "CollectiveStepper: step"))
 
     @traitlets.validate("step")
     def _check_step(self, proposal: Any) -> int:
@@ -100,9 +101,11 @@ class CollectiveStepper(BaseWidget):
             A ``matplotlib.figure.Figure``, made without pyplot.
 
         Raises:
+            TypeError: it is no whole number.
             InvalidArgumentError: there is no such step.
         """
-        return collective_figure(self._schedule, self.header, self._check_step({"value": step}), self._values)
+        shown = self._check_step({"value": whole_number(step, "CollectiveStepper: step")})
+        return collective_figure(self._schedule, self.header, shown, self._values)
 
     def __repr__(self) -> str:
         s = self._schedule
@@ -112,11 +115,10 @@ class CollectiveStepper(BaseWidget):
 
 
 def _check_quantities(size_bytes: float, latency_s: float, bandwidth_bytes_per_s: float) -> None:
-    if not (0 <= size_bytes < np.inf and 0 <= latency_s < np.inf and 0 < bandwidth_bytes_per_s < np.inf):
-        raise InvalidArgumentError(
-            "CollectiveStepper: size_bytes and latency_s must be 0 or more, bandwidth_bytes_per_s more than 0, all finite; given "
-            f"size_bytes={size_bytes}, latency_s={latency_s}, bandwidth_bytes_per_s={bandwidth_bytes_per_s}."
-        )
+    number(size_bytes, "CollectiveStepper: size_bytes")
+    number(latency_s, "CollectiveStepper: latency_s")
+    if number(bandwidth_bytes_per_s, "CollectiveStepper: bandwidth_bytes_per_s") == 0:
+        raise InvalidArgumentError("CollectiveStepper: bandwidth_bytes_per_s=0 must be more than 0: no byte would ever arrive.")
 
 
 def _check_room(schedule: Schedule) -> None:
