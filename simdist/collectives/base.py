@@ -17,7 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
+
+from simdist.arguments import whole_number
 
 __all__ = ["Algorithm", "Schedule", "Transfer"]
 
@@ -78,9 +81,21 @@ class Algorithm:
         name: as in `Schedule.algorithm`.
         schedule: number of ranks -> its schedule.
         seconds: (number of ranks, bytes of each rank, latency in s, bandwidth in bytes/s) -> seconds without contention.
+
+    Both refuse a number of ranks that is no whole number (TypeError) or less than 1 (InvalidArgumentError).
     """
 
     kind: str
     name: str
     schedule: Callable[[int], Schedule]
     seconds: Callable[[int, float, float, float], float]
+
+    def __post_init__(self) -> None:
+        what = f"{self.kind} by {self.name}: num_ranks"
+        object.__setattr__(self, "schedule", partial(_among, self.schedule, what))
+        object.__setattr__(self, "seconds", partial(_among, self.seconds, what))
+
+
+def _among(function: Callable[..., Any], what: str, num_ranks: int, *figures: float, **named: float) -> Any:
+    """What a function of an algorithm gives for this number of ranks, if it is one."""
+    return function(whole_number(num_ranks, what, 1), *figures, **named)

@@ -35,6 +35,18 @@ def test_one_rank_has_nothing_to_do(kind: str, name: str) -> None:
     assert found.seconds(1, 1e6, 1e-5, 1e9) == 0.0
 
 
+@pytest.mark.parametrize(("kind", "name"), EVERY)
+def test_what_is_no_number_of_ranks_is_refused(kind: str, name: str) -> None:
+    found = algorithm(kind, name)
+    for function in (found.schedule, lambda n: found.seconds(n, 1e6, latency_s=1e-5, bandwidth_bytes_per_s=1e9)):
+        for number in (0, -1):
+            with pytest.raises(InvalidArgumentError, match=rf"^{kind} by {name}: num_ranks is {number}; expected at least 1"):
+                function(number)
+        for other in (2.5, "8", None):
+            with pytest.raises(TypeError, match=rf"^{kind} by {name}: num_ranks is .* expected an integer"):
+                function(other)  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(("kind", "name"), [pair for pair in EVERY if pair[1] not in ("reduction to one", "hierarchical copy")])
 def test_each_port_has_one_message_in_each_direction_and_step(kind: str, name: str) -> None:
     for schedule in schedules(kind, name):
