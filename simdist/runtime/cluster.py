@@ -257,7 +257,7 @@ class Cluster:
             are waited for only if no other job is launched with them.
 
         Raises:
-            InvalidArgumentError: an unknown job, or another word for restart.
+            InvalidArgumentError: an unknown job, one without a task, or another word for restart.
             FailedPreconditionError: the cluster is closed, or its engine cannot run tasks side by side.
         """
         self.engine.require_usable("launch was called")
@@ -265,7 +265,11 @@ class Cluster:
         require_arguments(args, None, "launch")
         if restart not in ("never", "always"):
             raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
-        tasks = [f"{job}:{index}" for job in _jobs(job) for index in self.spec.task_indices(job)]
+        jobs = _jobs(job)
+        tasks = [f"{job}:{index}" for job in jobs for index in self.spec.task_indices(job)]
+        if not tasks:
+            words = ", ".join(map(repr, jobs))
+            raise InvalidArgumentError(f"launch was called for {words}, and there is no such task in {self}. Give the cluster one.")
         return self.engine.launch(self, lambda: main(*args), tasks, self._environ, restart)
 
     def _environ(self, task: str) -> dict[str, str]:

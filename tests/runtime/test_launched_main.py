@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import simdist as sd
 from simdist.runtime.launched_main import launched_main
 
@@ -18,6 +20,19 @@ def test_launched_main_knows_its_cluster_and_task_and_a_notebook_has_none() -> N
         run.join()
         assert run.results == {"worker:0": (True, "worker:0"), "worker:1": (True, "worker:1")}
         assert launched_main.get() is None
+
+
+@pytest.mark.parametrize(("spec", "job"), [({"worker": 0}, "worker"), ({"worker": 1, "evaluator": 0}, ["evaluator"])])
+def test_launch_on_no_task_is_refused(spec: dict[str, int], job: str | list[str]) -> None:
+    with sd.Cluster(spec) as cluster, pytest.raises(sd.errors.InvalidArgumentError, match=r"there is no such task in Cluster\("):
+        cluster.launch(lambda: None, job=job)
+
+
+def test_launch_on_several_jobs_needs_no_task_of_each() -> None:
+    with sd.Cluster({"worker": 1, "evaluator": 0}) as cluster:
+        run = cluster.launch(lambda: 7, job=["worker", "evaluator"])
+        run.join()
+        assert run.results == {"worker:0": 7}
 
 
 def test_launched_main_sees_who_of_the_others_has_returned() -> None:
