@@ -249,7 +249,7 @@ class Cluster:
             main: runs once for each task, with TF_CONFIG set for it; may block.
             job: which tasks; default "worker". Several jobs, such as ``["chief", "worker", "ps"]``: one program for all roles.
             restart: "never", or "always": a main whose task crashed, or that failed with `UnavailableError` or
-                `AbortedError`, starts again.
+                `AbortedError`, starts again. After an error it does so 1, 2, 4, ... and at most 32 s later, and at most 20 times in all.
             args: arguments of `main`.
 
         Returns:

@@ -35,6 +35,21 @@ def test_launch_on_several_jobs_needs_no_task_of_each() -> None:
         assert run.results == {"worker:0": 7}
 
 
+@pytest.mark.parametrize("kind", [sd.errors.UnavailableError, sd.errors.AbortedError])
+def test_main_that_fails_too_often_is_said_to_have_been_started_again(kind: type[sd.errors.SimdistError]) -> None:
+    def main() -> None:
+        raise kind("The oracle is silent. Launch with restart='always'.")
+
+    with sd.Cluster({"worker": 1}) as cluster:
+        run = cluster.launch(main, restart="always")
+        with pytest.raises(
+            kind, match=r"worker:0 was started again 20 times.* failed once more: The oracle is silent\. Find out"
+        ) as caught:
+            run.join()
+    assert str(caught.value.__cause__).startswith("The oracle is silent")
+    assert run.restarts == {"worker:0": 20}
+
+
 def test_launched_main_sees_who_of_the_others_has_returned() -> None:
     with sd.Cluster({"worker": 2}) as cluster:
 

@@ -170,7 +170,7 @@ class SimulatedRun:
             delay_s = BACK_OFF_S * min(2.0 ** self.restarts[task.name], 32.0)
             self.world.clock.after(delay_s, self._again, (task, process))
         else:
-            self._give_up(task, error)
+            self._give_up(task, error if self.restart == "never" else _too_often(task, error))
 
     def _again(self, failed: tuple[Task, Incarnation]) -> None:
         task, process = failed
@@ -215,6 +215,18 @@ class SimulatedRun:
             self._done.open()
         else:
             self._done.fail(self._error)
+
+
+def _too_often(task: Task, error: UnavailableError | AbortedError) -> UnavailableError | AbortedError:
+    """The error of a main that is not started again, although others of its kind were followed by a restart."""
+    kind = UnavailableError if isinstance(error, UnavailableError) else AbortedError
+    last = str(error).split(". ")[0].rstrip(".")
+    failed = kind(
+        f"The main of {task.name} was started again {MAX_RESTARTS} times, which is the most, and failed once more: {last}. Find out why it "
+        "fails so often; or launch it again, which goes on with the last checkpoint."
+    )
+    failed.__cause__ = error
+    return failed
 
 
 def _as_error(task: Task, error: BaseException | None) -> BaseException | None:
