@@ -17,7 +17,9 @@ import numpy as np
 
 import simdist as sd
 from classroom.rounds import images, labels
+from classroom.values import described, plain
 from simdist import keras
+from simdist.errors import InvalidArgumentError
 from simdist.hardware import Device, Network
 
 __all__ = [
@@ -183,7 +185,14 @@ def outcome(way: str, every: int = 1) -> Outcome:
     Args:
         way: "chief" (a loop on the chief), "workers" (`validation_data` of fit) or "evaluator" (a task beside the training).
         every: how many epochs.
+
+    Raises:
+        InvalidArgumentError: there is no such way, or no such number of epochs.
     """
+    if way not in WAYS:
+        raise InvalidArgumentError(f"{described(way)} is no way to evaluate: give one of {', '.join(map(repr, WAYS))}.")
+    if type(plain(every)) is not int or every < 1:
+        raise InvalidArgumentError(f"{described(every)} is no number of epochs: give a whole number from 1.")
     if way == "evaluator":
         return _outcome_beside(every)
     cluster, undisturbed_s = make_cluster(), _undisturbed_s()

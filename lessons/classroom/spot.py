@@ -13,7 +13,9 @@ import numpy as np
 import simdist as sd
 from classroom.bits import digest_of
 from classroom.rounds import images, labels
+from classroom.values import described, plain
 from simdist import keras
+from simdist.errors import InvalidArgumentError
 from simdist.hardware import Device, DiskModel, Network
 
 __all__ = ["POLICIES", "Job", "Outcome", "make_cluster", "market", "outcome", "repeated"]
@@ -109,9 +111,17 @@ def market(cluster: sd.Cluster, between_s: float | None, seed: int, notice_s: fl
         between_s: seconds on average until a machine that is there is taken, each for itself; None: never.
         seed: of the moments.
         notice_s: seconds from the notice to the end.
+
+    Raises:
+        InvalidArgumentError: `between_s` is no number of seconds.
     """
     if between_s is None:
         return
+    seconds = plain(between_s)
+    if type(seconds) not in (int, float) or not 1 <= seconds < float("inf"):
+        raise InvalidArgumentError(
+            f"{described(between_s)} is no number of seconds between two machines: give one from 1, or None for never."
+        )
     stream = np.random.default_rng(seed)
     for worker in [task for task in cluster.engine.task_names if task.startswith("worker:")]:
         moment_s = float(stream.exponential(between_s))
@@ -150,7 +160,12 @@ def outcome(policy: str, between_s: float | None = None, seed: int = 0, workers:
             machines are there. "elastic" goes on with those that are left.
         between_s, seed, notice_s: as for `market`.
         workers: machines.
+
+    Raises:
+        InvalidArgumentError: there is no such policy, or `between_s` is no number of seconds.
     """
+    if policy not in POLICIES:
+        raise InvalidArgumentError(f"{described(policy)} is no policy: give one of {', '.join(map(repr, POLICIES))}.")
     cluster = make_cluster(workers, MARKET_STEP_S)
     market(cluster, between_s, seed, notice_s)
     points: list[tuple[float, float]] = []

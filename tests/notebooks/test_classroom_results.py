@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from classroom import evaluations, spot
 from classroom.failures import error_shown
 from classroom.lesson_03a import print_contents
 from classroom.schedules import all_reduce_anomalies, contributions
@@ -85,3 +86,20 @@ def test_error_is_shown_in_words_and_without_the_file_of_a_cell(capsys: pytest.C
 def test_error_shown_lets_an_interrupt_through() -> None:
     with pytest.raises(KeyboardInterrupt), error_shown():
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("outcome", "arguments", "words"),
+    [
+        (evaluations.outcome, ("evaluators",), "the text 'evaluators' is no way to evaluate: give one of 'chief', 'workers', 'evaluator'"),
+        (evaluations.outcome, ("chief", 0), "the number 0 is no number of epochs: give a whole number from 1"),
+        (evaluations.outcome, ("chief", 1.5), "the number 1.5 is no number of epochs"),
+        (spot.outcome, ("elastc",), "the text 'elastc' is no policy: give one of 'restart', 'notice', 'elastic'"),
+        (spot.outcome, ("notice", 0), "the number 0 is no number of seconds between two machines: give one from 1, or None"),
+        (spot.outcome, ("notice", "300"), "the text '300' is no number of seconds"),
+        (spot.outcome, ("notice", float("nan")), "NaN .* is no number of seconds"),
+    ],
+)
+def test_outcome_of_what_there_is_not_is_refused(outcome: Any, arguments: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=words):
+        outcome(*arguments)
