@@ -30,6 +30,7 @@ class Prediction:
         question: what is asked for, in a few words; it names the guess in the file where it is kept, so no two predictions of the
             lessons have the same.
         guess: a number, a text, True or False, or a list of these; `...` as long as there is none.
+        more: nothing; what is there when a number is written with a comma, or a list without brackets.
         unit: of the guess and of the truth, such as "ms"; with a unit the guess must be a number, or a list of numbers. Default none.
 
     Example:
@@ -42,20 +43,23 @@ class Prediction:
         closures: your first prediction was 40; it stays.
     """
 
-    def __init__(self, question: str, guess: Any = ..., *, unit: str = "") -> None:
+    def __init__(self, question: str, guess: Any = ..., *more: Any, unit: str = "") -> None:
         self.question = question
         self.unit = unit
         self._kept = KeptGuesses()
         self._guess: Plain | None = None
         if not runs_by_itself():
-            self._take(guess)
+            self._take(guess, 1 + len(more))
 
-    def _take(self, guess: Any) -> None:
+    def _take(self, guess: Any, values: int) -> None:
         first = self._kept.get(self.question)
         value = plain(guess)
         if first is not None:
             self._guess = first
             self._say(f"your first prediction was {self._in_words(first)}; it stays.")
+        elif values > 1:
+            text = f"these are {values} values. Write a number without commas (100000, or 1.5), and a list in brackets ([1, 2]),"
+            self._say(f"{text} and run the cell again.")
         elif guess is ...:
             self._say("replace ... by your prediction, and run this cell again.")
         elif value is None or not says_something(value):
@@ -171,15 +175,15 @@ def is_close(guess: Any, truth: Any) -> bool:
 
 
 def same_words(value: Plain) -> Plain:
-    """A value whose texts equal those that differ in capitals, and in spaces around them, only.
+    """A value whose texts equal those that differ in capitals, in spaces around them and in a "the" before them, only.
 
     Example:
-        >>> same_words(" Elastic"), same_words(["Ring", 2])
+        >>> same_words(" Elastic"), same_words(["The ring", 2])
         ('elastic', ['ring', 2])
     """
     if isinstance(value, list):
         return list(map(same_words, value))
-    return value.strip().lower() if isinstance(value, str) else value
+    return value.strip().lower().removeprefix("the ").lstrip() if isinstance(value, str) else value
 
 
 def says_something(value: Plain) -> bool:

@@ -51,6 +51,8 @@ def test_examples_in_docstrings_run(name: str) -> None:
         (10**400, 1.5, "you predicted a very large number, it is 1.5."),
         ("ring", "binomial", "you predicted ring, it is binomial."),
         ("Elastic", "elastic", "you predicted Elastic, and that is right."),
+        ("The optimizer", "optimizer", "you predicted The optimizer, and that is right."),
+        ("theory", "ory", "you predicted theory, it is ory."),
         (["Ring ", " tree"], ["ring", "tree"], "you predicted Ring, tree, and that is right."),
         (True, np.bool_(False), "you predicted yes, it is no."),
         (("ring", "ring"), ["ring", "tree"], "you predicted ring, ring, it is ring, tree."),
@@ -105,6 +107,19 @@ def test_guess_with_a_unit_of_its_own_is_refused_at_once(guess: Any, capsys: pyt
     assert "Give a number without a unit and without quotes" in printed and printed.endswith("the unit is %.")
     with pytest.raises(NotYetAnswered, match="First predict: share"):
         prediction.reveal(79.0)
+
+
+@pytest.mark.parametrize("guess", [(100, 0), (4, 1), (..., 1)])
+def test_number_with_a_comma_and_list_without_brackets_get_a_sentence(guess: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    prediction = Prediction("bytes", *guess)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith("bytes: these are 2 values. Write a number without commas") and printed.endswith("run the cell again.")
+    with pytest.raises(NotYetAnswered, match="First predict: bytes"):
+        prediction.reveal(100_000)
+    Prediction("bytes", 12).reveal(13)
+    capsys.readouterr()
+    Prediction("bytes", *guess)
+    assert capsys.readouterr().out == "bytes: your first prediction was 12; it stays.\n"
 
 
 @pytest.mark.parametrize("guess", ["", "  ", [], ["ring", ""]])
