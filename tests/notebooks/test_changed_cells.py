@@ -9,6 +9,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from classroom import spot
 from classroom.automatic import VARIABLE
 from ipywidgets import Widget
 
@@ -164,3 +165,34 @@ def test_lesson_09_marks_the_crash_where_it_was(monkeypatch: pytest.MonkeyPatch)
     names |= {"letters": {5.0: "A"}, "begun": names["Prediction"]("Steps", 1)}
     run("09", names, (23, {"37.0": "5.0"}))
     assert marked == [{"worker:1 dies": 5.0}]
+
+
+def test_lesson_09_says_where_nobody_has_died(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("09", names, 1, (16, {"(10.3, 10.7, 12.0, 20.9, 21.3, 21.55)": "(10.3, 30.0)"}))
+    died, lived = capsys.readouterr().out.splitlines()
+    assert died.startswith("dies at 10.30 s: ") and died.endswith("ended at 32.9 s, with 2 saves")
+    assert lived.startswith("over by 30.00 s: ") and lived.endswith("ended at 21.6 s, with 2 saves")
+
+
+def test_lesson_09_names_the_work_and_the_seeds_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("09", names, 1, (32, {"work_s = 1200": "work_s = 200"}), 34, (35, {"range(20)": "range(2)"}))
+    printed = capsys.readouterr().out
+    assert len(re.findall(r"^(?:InFiles|OnDisk) .* s for 200 s of work, crashes: 0$", printed, re.MULTILINE)) == 2
+    assert "measured, 2 seeds" in printed
+
+
+def test_lesson_10_counts_the_epochs_that_there_were(capsys: pytest.CaptureFixture[str]) -> None:
+    run("10", {}, 1, 19, (20, {"epochs=6": "epochs=1"}))
+    assert "Epochs that the evaluator passes over: it is 0." in capsys.readouterr().out
+
+
+def test_picture_of_lesson_13_names_its_market() -> None:
+    names: dict[str, Any] = {"busy": {}, "BETWEEN_S": 90.0}
+    titles: list[str] = []
+    run("13", names, 1)
+    names["outcome"] = lambda policy: spot.Outcome(0.0, 0.0, 0, 0, "", [])
+    names["progress_picture"] = lambda title, progress: titles.append(title)
+    run("13", names, 19)
+    assert titles == ["Each machine is taken every 1.5 minutes, on average"]
