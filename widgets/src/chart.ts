@@ -6,7 +6,7 @@ import { element } from "./dom.ts";
 import type { Colors } from "./theme.ts";
 import { axis, type Tick, type View } from "./time_scale.ts";
 
-const HEIGHT = 118; // pixels
+const HEIGHT = 123; // pixels
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#747f8b"];
 const LABEL_GAP = 74; // pixels between labels of time
 const LEAST_GAP = 46; // where that leaves fewer than three labels
@@ -90,7 +90,7 @@ export class Chart {
       cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: false, auto: false }, y: data.isShare ? { range: [0, 1] } : { range: rangeOf } },
       axes: [
-        { ...style, grid, size: 22, gap: 3, splits: (u, _axis, min, max) => ticks(u, min, max).map(({ time }) => time), values: (u) => ticks(u, u.scales["x"].min ?? 0, u.scales["x"].max ?? 1).map(({ label }) => label) },
+        { ...style, grid, size: 27, gap: 8, splits: (u, _axis, min, max) => ticks(u, min, max).map(({ time }) => time), values: (u) => ticks(u, u.scales["x"].min ?? 0, u.scales["x"].max ?? 1).map(({ label }) => label) },
         { ...style, grid, size: 42, gap: 4, space: 26, values: (_u, splits) => splits.map((split) => formatTick(split, data.isShare)) },
       ],
       series: [{}, ...data.lines.map((line, index) => this.series(line.isOther, index, data, colors))],
