@@ -71,7 +71,7 @@ def all_reduce_ms(name: str, cable_factor: float) -> float:
 
 def adds_exactly(order: Any) -> str | None:
     """Whether float32 additions in this order of ranks give the exact sum."""
-    ranks = plain(order.tolist()) if isinstance(order, np.ndarray) and order.ndim == 1 else plain(order)
+    ranks = plain(np.asarray(order).tolist()) if getattr(order, "ndim", None) == 1 else plain(order)
     if not isinstance(ranks, list):
         return f"{described(order)} is not a list of ranks: give one such as [0, 1, 2, 3]."
     if any(isinstance(rank, (bool, str, list)) for rank in ranks) or sorted(ranks) != [0, 1, 2, 3]:  # type: ignore[type-var]

@@ -48,7 +48,7 @@ KILLED_AT_S = 0.0099
 LONGEST_S = 0.001
 LEAST_COST_S = 20.0
 NEAR = 0.15
-ENOUGH_MS = 0.5
+ENOUGH_MS = 0.55  # a cost is shown with one digit, so half a millisecond looks like up to this
 OF_THE_NETWORK = ("partition", "drop", "delay", "duplicate", "slow_link")
 ROUNDING_S = 1e-9
 

@@ -156,6 +156,7 @@ second_exercise = Exercise(
 
 LOOP_STEPS = 12
 LATEST_END_S = 45.0
+MOST_STEPS = 5 * LOOP_STEPS  # also of those that are taken again
 
 
 def run_loop(function: Callable[..., Any], disturbed: bool = True) -> tuple[int, float, int, str]:
@@ -173,6 +174,9 @@ def run_loop(function: Callable[..., Any], disturbed: bool = True) -> tuple[int,
         def step(self) -> None:
             if self.done >= LOOP_STEPS:
                 raise ValueError(f"there are only {LOOP_STEPS} steps to take")
+            if len(points) >= MOST_STEPS:  # it would never end
+                what = "Whoever makes a handler goes back to its checkpoint: make one, before the loop."
+                raise ValueError(f"{MOST_STEPS} steps were taken, and only {self.done} are done. {what}")
             if self.strategy.worker_index == 0:
                 points.append((cluster.now, self.done))
             super().step()

@@ -57,6 +57,11 @@ def too_many(job: Any, directory: str) -> None:
         job.step()
 
 
+def handlers_in_the_loop(job: Any, directory: str) -> None:
+    while job.done < 12:
+        sd.PreemptionCheckpointHandler(job.strategy.cluster_resolver, job.checkpoint, directory).run(job.step)
+
+
 ROWS = {
     "first_exercise": Rows(
         right=[40, 39.5, 38],
@@ -89,6 +94,7 @@ ROWS = {
             (knowing_of_nothing, "steps were taken twice"),
             (saving_always, "nothing is lost, but it ends at"),
             (weights_only, "not those of the undisturbed run"),
+            (handlers_in_the_loop, "60 steps were taken, and only"),
             (too_many, "there are only 12 steps to take"),
             (lambda job, directory: None, "0 steps are in the weights"),
         ],
