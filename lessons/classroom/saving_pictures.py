@@ -130,6 +130,8 @@ def stretch_picture(
         panel.set(xscale="log", xlabel="seconds of work between two checkpoints")
         panel.set_xticks(list(measured), [f"{interval:g}" for interval in measured])
         panel.minorticks_off()
+    left.set_ylabel("time / work")
+    right.set_ylabel("added to 1")
     draw_parts(right, parts)
     left.annotate(
         f"{best_s:.0f} s", (best_s, 0.02), xycoords=("data", "axes fraction"), xytext=(4, 0), textcoords="offset points", fontsize=9
