@@ -58,3 +58,8 @@ def test_hostile_texts_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_session_without_commands_is_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="no command"):
         sw.Recovery(session_of("coordinator"))
+
+
+def test_a_cluster_is_no_session() -> None:
+    with pytest.raises(TypeError, match=r"Recovery was given a Cluster, and tells of an sd\.Session"):
+        Recovery(sd.Cluster({"worker": 1}))  # pyright: ignore[reportArgumentType]

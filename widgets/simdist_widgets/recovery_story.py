@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from simdist.errors import InvalidArgumentError
 from simdist.session import Command, Phase, Session, recovery
@@ -43,6 +43,7 @@ class Recovery:
         story: the figures, as `sd.recovery` gives them.
 
     Raises:
+        TypeError: it was given a program or a cluster, and no session.
         InvalidArgumentError: the session has no such command, or none at all.
 
     Example:
@@ -60,6 +61,11 @@ class Recovery:
     """
 
     def __init__(self, session: Session, fault: Command | None = None) -> None:
+        if not isinstance(cast(object, session), Session):
+            raise TypeError(
+                f"Recovery was given a {type(session).__name__}, and tells of an sd.Session, whose run can be repeated without its fault: "
+                "Recovery(sd.Session(program, cluster)), after session.inject({...})."
+            )
         if fault is None and not session.commands:
             raise InvalidArgumentError("The session has no command, so nothing has a cost. Inject a fault first: session.inject({...}).")
         self.story = recovery(session, session.commands[-1] if fault is None else fault)
