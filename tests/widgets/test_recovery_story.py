@@ -62,4 +62,4 @@ def test_session_without_commands_is_refused() -> None:
 
 def test_a_cluster_is_no_session() -> None:
     with pytest.raises(TypeError, match=r"Recovery was given a Cluster, and tells of an sd\.Session"):
-        Recovery(sd.Cluster({"worker": 1}))  # pyright: ignore[reportArgumentType]
+        sw.Recovery(sd.Cluster({"worker": 1}))  # pyright: ignore[reportArgumentType]
