@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 
 from simdist.arguments import flag
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -44,8 +45,8 @@ def value_and_grad(
     Raises:
         FailedPreconditionError: called in a plain function that a coordinator has scheduled, in rounds, after a step that has changed
             variables; or outside of every step where no numbers are computed.
-        InvalidArgumentError: a variable beside one of its shards, a loss that has axes, or `fn` reads a variable that it has changed by an
-            optimizer.
+        InvalidArgumentError: a variable beside one of its shards, or of whole numbers or booleans; a loss that has axes, or is not real; or
+            `fn` reads a variable that it has changed by an optimizer.
         TypeError: `fn` is no function, or returns no loss, `variables` is a single one, or `has_aux` neither True nor False.
 
     Example:
@@ -68,6 +69,7 @@ def value_and_grad(
     places = [numbers[variable.ref()] for variable in given]
     handles = [given[places.index(number)] for number in range(len(numbers))]
     _require_separate(handles)
+    _require_derivatives(handles)
 
     def run(*args: P.args, **kwargs: P.kwargs) -> tuple[Value, list[jax.Array]]:
         tracer = active_tracer()
@@ -104,7 +106,7 @@ def _require_scalar(value: Tree) -> None:
     """Refuse a loss that is not one number.
 
     Raises:
-        InvalidArgumentError: it has axes, as the loss of each row has.
+        InvalidArgumentError: it has axes, as the loss of each row has; or it is a whole number, a boolean, or complex.
         TypeError: there is none, or something stands beside it.
     """
     if value is None:
@@ -119,6 +121,21 @@ def _require_scalar(value: Tree) -> None:
             f"The function of value_and_grad returned a loss of shape {shape}; expected one number. Give the mean or the sum of it, or of "
             "the loss of each row sd.compute_average_loss(losses)."
         )
+    if is_array(value) and not jnp.issubdtype(value.dtype, jnp.floating):
+        raise InvalidArgumentError(
+            f"The function of value_and_grad returned a loss of dtype {value.dtype}; expected a real number. Compute it in float32: a "
+            "number of right answers has no gradient, and of a complex number one takes the absolute value."
+        )
+
+
+def _require_derivatives(handles: Sequence[Variable]) -> None:
+    """Refuse variables whose values cannot change a little: they have no gradient."""
+    for handle in handles:
+        if not jnp.issubdtype(handle.dtype, jnp.inexact):
+            raise InvalidArgumentError(
+                f"value_and_grad was given {handle.name}, a variable of dtype {handle.dtype}, which has no gradient. Leave it out of the "
+                "list, as model.trainable_variables does; the function may still read it."
+            )
 
 
 def _require_separate(handles: Sequence[Variable]) -> None:

@@ -121,3 +121,25 @@ def test_what_an_optimizer_changes_inside_is_not_read_there() -> None:
         changed(lambda: None)
     value: Any = changed(lambda: u.assign(3.0))
     assert float(value) == 3.0
+
+
+@pytest.mark.parametrize("value", [3, True], ids=["whole number", "boolean"])
+def test_a_variable_without_a_gradient_is_refused_by_its_name_and_may_be_read(value: int) -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        weight, count = sd.Variable(2.0, name="weight"), sd.Variable(value, trainable=False, name="count")
+    with pytest.raises(InvalidArgumentError, match=f"given count, a variable of dtype {count.dtype}, which has no gradient"):
+        strategy.run(lambda: sd.value_and_grad(lambda: weight.value * count.value, [weight, count])())
+    gradients = strategy.run(lambda: sd.value_and_grad(lambda: weight.value * count.value, [weight])()[1])
+    assert [float(gradient) for gradient in strategy.local_results(gradients[0])] == [float(value)] * 2
+
+
+@pytest.mark.parametrize("factor", [1, 1j], ids=["int32", "complex64"])
+def test_a_loss_that_is_no_real_number_is_refused_with_its_dtype(factor: complex) -> None:
+    weight = sd.Variable(2.0)
+
+    def loss() -> Any:
+        return weight.value * factor if isinstance(factor, complex) else (weight.value > 1.0).astype("int32") * factor
+
+    with pytest.raises(InvalidArgumentError, match=r"a loss of dtype (int32|complex64); expected a real number"):
+        sd.function(lambda: sd.value_and_grad(loss, [weight])())()
