@@ -64,7 +64,7 @@ class LossSumWarning(UserWarning):
 
 
 class LostAssignmentWarning(UserWarning):
-    """Steps of several workers assign a variable at the same time, each without what the others have assigned."""
+    """Steps of several workers assign a variable, each without what the others assign; or replicas one that is read as their sum."""
 
 
 class DenseUpdateWarning(UserWarning):

@@ -140,13 +140,13 @@ class AdoptedVariable(keras.Variable, Adopted):
         tensor: jax.Array = self._convert_to_tensor(value, dtype=self._dtype)
         if tuple(tensor.shape) != tuple(self.shape):
             raise InvalidArgumentError(f"{self.path} has shape {self.shape}; a value of shape {tensor.shape} cannot be assigned to it.")
-        added = tracer.added_to(own, value) if own.is_served and is_sum_of_replicas(own) else None
+        added = tracer.added_to(own, value) if is_sum_of_replicas(own) else None
         if self.is_seed:
             tracer.set_random_key(own, tensor)
-        elif added is not None:
+        elif added is not None and own.is_served:
             self.assign_add(added)  # what other workers have counted meanwhile stays
         else:
-            if _noted:
+            if _noted and added is None:
                 _noted[-1].append(self)
             tracer.update("assign", [own], [tensor])
         return tensor

@@ -1,8 +1,11 @@
-"""Assignments of a training step that overwrite what other workers have assigned meanwhile.
+"""Assignments of a training step that overwrite what other workers have assigned meanwhile, or are added to those of other replicas.
 
 Workers of a parameter-server strategy take their steps at the same time. What a step adds to a variable adds up; of what steps assign,
 the last one stays, though it knows nothing of the others. For the moving averages of Keras' own layers that is as in TensorFlow; a
 metric or a counter gets wrong numbers by it.
+
+The replicas of a synchronous strategy keep the values of a metric each for itself, and they are added where somebody reads them. That is
+right for what replicas count, and wrong for what they assign: a running maximum would be the sum of the replicas' maxima.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from simdist.errors import LostAssignmentWarning
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.adoption import AdoptedVariable, noted_assignments
 from simdist.training.keras_model import StrategyModel, strategy_of
+from simdist.variables.aggregation import is_sum_of_replicas
 
 __all__ = ["LostAssignments"]
 
@@ -36,16 +40,18 @@ class LostAssignments:
     def reporting(self) -> Iterator[None]:
         """Report the assignments of the step that is traced inside."""
         strategy = strategy_of(self.model)
-        if not isinstance(strategy, ParameterServerStrategy) or strategy.averages_updates or len(strategy.workers) == 1:
+        is_served = isinstance(strategy, ParameterServerStrategy)
+        if (strategy.averages_updates or len(strategy.workers) == 1) if is_served else strategy.num_replicas_in_sync == 1:
             yield
             return
         with noted_assignments() as found:
             yield
-        expected = self._reported | self._of_keras_layers()
+        expected = self._reported if not is_served else self._reported | self._of_keras_layers()
         for variable in found:
-            if id(variable) not in expected:
-                self._reported.add(id(variable))
-                _warn(variable, len(strategy.workers))
+            if id(variable) in expected or not (is_served or _is_added(variable)):
+                continue
+            self._reported.add(id(variable))
+            _warn(_overwritten(variable, len(strategy.workers)) if is_served else _added(variable, strategy.num_replicas_in_sync))
 
     def _of_keras_layers(self) -> set[int]:
         """The variables, by identity, of layers whose state is documented to be that of the last step."""
@@ -58,11 +64,27 @@ def _is_of_keras(layer: keras.layers.Layer) -> bool:
     return isinstance(layer, keras.layers.BatchNormalization) or (type(layer).__module__.startswith("keras.") and not is_container)
 
 
-def _warn(variable: AdoptedVariable, workers: int) -> None:
-    warnings.warn(
+def _is_added(variable: AdoptedVariable) -> bool:
+    """Whether the values of the replicas are added when it is read."""
+    own = variable.simdist_variable
+    return own is not None and is_sum_of_replicas(own)
+
+
+def _overwritten(variable: AdoptedVariable, workers: int) -> str:
+    return (
         f"The training step assigns {variable.path!r}, which the steps of {workers} workers do at the same time: the last one stays, and "
         "what the others have assigned is lost. Add to it (variable.assign_add(...), of a variable with aggregation='sum'), which adds up; "
-        "or compute it by model.evaluate after fit, which takes batch after batch; or take a synchronous strategy, or mode='sync'.",
-        LostAssignmentWarning,
-        stacklevel=2,
+        "or compute it by model.evaluate after fit, which takes batch after batch; or take a synchronous strategy, or mode='sync'."
     )
+
+
+def _added(variable: AdoptedVariable, replicas: int) -> str:
+    return (
+        f"The training step assigns {variable.path!r} on each of {replicas} replicas, and it is read as the sum of their values, which is "
+        "right for counts alone. Add to it (variable.assign_add(...)); or make it with aggregation='mean' or 'only_first_replica' in "
+        "add_variable; or compute it by model.evaluate after fit, which takes batch after batch."
+    )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, LostAssignmentWarning, stacklevel=3)

@@ -99,6 +99,42 @@ def test_the_moving_averages_of_keras_layers_are_those_of_the_last_step_and_noth
     assert trained(servers(2), keras.layers.BatchNormalization)[2] == []
 
 
-@pytest.mark.parametrize("strategy", [lambda: sd.MirroredStrategy(devices=2), lambda: servers(2, mode="sync")])
-def test_synchronous_steps_lose_nothing_and_nothing_is_said(strategy: Any) -> None:
-    assert trained(strategy(), metrics=[Largest])[2] == []
+def test_rounds_lose_nothing_and_nothing_is_said() -> None:
+    assert trained(servers(2, mode="sync"), metrics=[Largest])[2] == []
+
+
+class First(Largest):
+    """As Largest, of what the first replica sees."""
+
+    def __init__(self) -> None:
+        plain.metrics.Metric.__init__(self, name="largest")
+        self.found = self.add_variable((), "zeros", aggregation="only_first_replica", name="found")
+
+
+SYNCHRONOUS = [lambda: sd.MirroredStrategy(2), lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}))]
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+@pytest.mark.parametrize("strategy", SYNCHRONOUS)
+@pytest.mark.sample
+def test_a_metric_that_replicas_assign_and_whose_values_are_added_is_named(strategy: Any, kind: Any) -> None:
+    _, history, (message,) = trained(strategy(), metrics=[Largest], kind=kind)
+    assert "'largest/found' on each of 2 replicas" in message
+    assert history["largest"][0] > Y.max(), "it is the sum of two"
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+@pytest.mark.parametrize("strategy", SYNCHRONOUS)
+def test_what_replicas_count_and_what_has_another_aggregation_is_right_and_nothing_is_said(strategy: Any, kind: Any) -> None:
+    kept = [First, plain.metrics.MeanAbsoluteError, plain.metrics.R2Score, lambda: plain.metrics.MeanIoU(2), plain.metrics.AUC]
+    _, history, messages = trained(strategy(), keras.layers.BatchNormalization, lambda: Counting(adds=False), metrics=kept, kind=kind)
+    assert (messages, history["largest"]) == ([], [Y.max()] * 2)
+    _, history, messages = trained(strategy(), metrics=[Total], kind=kind)
+    assert messages == []
+    assert history["largest"] == pytest.approx([Y.sum()] * 2)
+
+
+@pytest.mark.parametrize("strategy", [lambda: sd.OneDeviceStrategy(), lambda: sd.MirroredStrategy(1)])
+def test_one_replica_assigns_what_is_read(strategy: Any) -> None:
+    _, history, messages = trained(strategy(), metrics=[Largest])
+    assert (messages, history["largest"]) == ([], [Y.max()] * 2)
