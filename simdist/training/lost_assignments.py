@@ -4,7 +4,7 @@ Workers of a parameter-server strategy take their steps at the same time. What a
 the last one stays, though it knows nothing of the others. For the moving averages of Keras' own layers that is as in TensorFlow; a
 metric or a counter gets wrong numbers by it.
 
-The replicas of a synchronous strategy keep the values of a metric each for itself, and they are added where somebody reads them. That is
+The replicas of a synchronous strategy keep the values of a metric each for itself, and a read adds them. That is
 right for what replicas count, and wrong for what they assign: a running maximum would be the sum of the replicas' maxima.
 """
 
