@@ -35,7 +35,7 @@ class KnownKernels:
         >>> kernels, one = KnownKernels(), Aval((2,), "float32")
         >>> first = kernels.cut("sum", lambda x: [x], [([0, 1], 0)], [(0, None)], [one, one])
         >>> first.out_avals
-        (Aval((4,), 'float32'),)
+        (float32[4],)
     """
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ def test_launch_on_several_jobs_needs_no_task_of_each() -> None:
         assert run.results == {"worker:0": 7}
 
 
-@pytest.mark.parametrize("kind", [sd.errors.UnavailableError, sd.errors.AbortedError])
+@pytest.mark.parametrize("kind", [sd.errors.UnavailableError, sd.errors.TimedOutError, sd.errors.AbortedError])
 def test_main_that_fails_too_often_is_said_to_have_been_started_again(kind: type[sd.errors.SimdistError]) -> None:
     def main() -> None:
         raise kind("The oracle is silent. Launch with restart='always'.")
@@ -43,9 +43,10 @@ def test_main_that_fails_too_often_is_said_to_have_been_started_again(kind: type
     with sd.Cluster({"worker": 1}) as cluster:
         run = cluster.launch(main, restart="always")
         with pytest.raises(
-            kind, match=r"worker:0 was started again 20 times.* failed once more: The oracle is silent\. Find out"
+            kind, match=r"worker:0 was started again 20 times.* failed once more\. Find out.* The last error: The oracle is silent\."
         ) as caught:
             run.join()
+    assert type(caught.value) is kind
     assert str(caught.value.__cause__).startswith("The oracle is silent")
     assert run.restarts == {"worker:0": 20}
 

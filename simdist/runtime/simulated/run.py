@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from simdist import debugging
-from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
+from simdist.errors import AbortedError, DeadlineExceededError, TimedOutError, UnavailableError
 from simdist.program.scope import start_own_default
 from simdist.runtime.launched_main import LaunchedMain, launched_main
 from simdist.runtime.simulated.task import Incarnation, Task
@@ -219,11 +219,10 @@ class SimulatedRun:
 
 def _too_often(task: Task, error: UnavailableError | AbortedError) -> UnavailableError | AbortedError:
     """The error of a main that is not started again, although others of its kind were followed by a restart."""
-    kind = UnavailableError if isinstance(error, UnavailableError) else AbortedError
-    last = str(error).split(". ")[0].rstrip(".")
+    kind = next(kind for kind in (TimedOutError, UnavailableError, AbortedError) if isinstance(error, kind))
     failed = kind(
-        f"The main of {task.name} was started again {MAX_RESTARTS} times, which is the most, and failed once more: {last}. Find out why it "
-        "fails so often; or launch it again, which goes on with the last checkpoint."
+        f"The main of {task.name} was started again {MAX_RESTARTS} times, the most that restart='always' does, and failed once more. Find "
+        f"out why it fails so often; or launch it again, which goes on with the last checkpoint. The last error: {error}"
     )
     failed.__cause__ = error
     return failed

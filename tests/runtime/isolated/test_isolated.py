@@ -17,10 +17,10 @@ import pytest
 import simdist as sd
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from simdist.program.function import StepFunction
-from simdist.program.kernels import kernel_of
 from simdist.program.operations import Program
 from simdist.runtime.in_process.isolated.host import Host
 from simdist.runtime.linked import LinkedProgram
+from simdist.runtime.updating import Assignment
 from simdist.runtime.wire.messages import (
     BeginStep,
     Confirmed,
@@ -228,8 +228,8 @@ def test_who_names_a_group_that_was_joined_with_others_means_its_part() -> None:
     engine: Any = cluster.engine
     assert [list(map(float, arrays)) for arrays in engine.read([*olds, pair])] == [[1], [10], [100], [10, 1]]
     scalar = cells[0].aval
-    engine.assign([olds[0]], kernel_of("late", lambda a, b: [a + b], [scalar] * 2), np.float32(5), "late")
-    engine.assign([pair], kernel_of("later", lambda a, b, c: [a + c, b], [scalar] * 3), np.float32(7), "later")
+    engine.assign([olds[0]], Assignment("add", (scalar,), 0), np.float32(5), "late")
+    engine.assign([pair], Assignment("add", (scalar, scalar), 0), np.float32(7), "later")
     assert list(map(float, made)) == [6.0, 17.0, 100.0]
 
 
