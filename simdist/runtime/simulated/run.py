@@ -219,7 +219,8 @@ class SimulatedRun:
 
 def _too_often(task: Task, error: UnavailableError | AbortedError) -> UnavailableError | AbortedError:
     """The error of a main that is not started again, although others of its kind were followed by a restart."""
-    kind = next(kind for kind in (TimedOutError, UnavailableError, AbortedError) if isinstance(error, kind))
+    kinds = TimedOutError, UnavailableError  # the other kinds of these have arguments of their own
+    kind = next((kind for kind in kinds if isinstance(error, kind)), AbortedError)
     failed = kind(
         f"The main of {task.name} was started again {MAX_RESTARTS} times, the most that restart='always' does, and failed once more. Find "
         f"out why it fails so often; or launch it again, which goes on with the last checkpoint. The last error: {error}"
