@@ -219,7 +219,7 @@ class SimulatedRun:
 
 def _too_often(task: Task, error: UnavailableError | AbortedError) -> UnavailableError | AbortedError:
     """The error of a main that is not started again, although others of its kind were followed by a restart."""
-    kinds = TimedOutError, UnavailableError  # the other kinds of these have arguments of their own
+    kinds = TimedOutError, UnavailableError
     kind = next((kind for kind in kinds if isinstance(error, kind)), AbortedError)
     failed = kind(
         f"The main of {task.name} was started again {MAX_RESTARTS} times, the most that restart='always' does, and failed once more. Find "
