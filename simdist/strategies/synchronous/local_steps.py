@@ -137,8 +137,9 @@ class LocalSteps(EveryReplica):
     def _assign(self, strategy: SteppingStrategy, values: Sequence[jax.Array]) -> None:
         tracer = active_tracer()
         assert tracer is not None
-        for variable, value in zip(self._trained(strategy), values, strict=True):
-            tracer.update("assign", [variable], [value])
+        trained = self._trained(strategy)
+        if trained:  # all at once: each assignment is a kernel of all that a device holds
+            tracer.update("assign", trained, values)
 
     def _averaged(self, strategy: SteppingStrategy) -> None:
         tracer = active_tracer()

@@ -154,3 +154,26 @@ def test_variables_that_no_optimizer_changes_have_no_average(outer: float | None
         assert (ready.numpy(), ready.numpy().dtype) == (True, "bool")
     np.testing.assert_array_equal(weight.numpy(), np.float16(1 + 4 * 32))
     assert [int(value) for value in strategy.local_results(count)] == [4, 4]
+
+
+@pytest.mark.parametrize("outer", [None, 0.7])
+def test_all_variables_get_their_average_at_once(outer: float | None) -> None:
+    def spans(count: int) -> int:
+        cluster = sd.Cluster({"worker": 2})
+        strategy = sd.MultiWorkerMirroredStrategy(cluster, sync_every=2, outer_optimizer=None if outer is None else optax.sgd(outer))
+        with strategy.scope():
+            weights = [sd.Variable(float(number)) for number in range(count)]
+            optimizer = sd.Optimizer(optax.sgd(1.0))
+
+        def replica() -> None:
+            rank = sd.get_replica_context().replica_id_in_sync_group
+            optimizer.apply_gradients([(jnp.full((), -1.0 - rank), weight) for weight in weights])
+
+        step = sd.function(lambda: strategy.run(replica))
+        for _ in range(2):
+            step()
+        moved = 6.0 if outer is None else 6.0 * outer  # two steps, and the sum of the gradients is 3
+        assert [float(weight.numpy()) for weight in weights] == pytest.approx([number + moved for number in range(count)])
+        return sum(span.lane == "worker:0" for span in cluster.trace.spans)
+
+    assert spans(2) == spans(9)
