@@ -29,6 +29,7 @@ from simdist.process_state import TaskLocal, active_context
 from simdist.program.tracing import active_tracer
 from simdist.randomness import derive_seed
 from simdist.training.adoption import AdoptedVariable
+from simdist.training.keras_state import global_attribute
 
 __all__ = ["CreatedVariables", "install"]
 
@@ -158,23 +159,13 @@ def _others(found: str, expected: str) -> InvalidArgumentError:
     )
 
 
-@contextmanager
-def _global_attribute(name: str, value: object) -> Iterator[None]:
-    before = global_state.get_global_attribute(name)
-    global_state.set_global_attribute(name, value)
-    try:
-        yield
-    finally:
-        global_state.set_global_attribute(name, before)
-
-
 def _outside_of_steps() -> Any:
     """Keras makes variables with values only where no step is traced."""
-    return _global_attribute("stateless_scope", None)
+    return global_attribute("stateless_scope", None)
 
 
 def _adopted_by(created: CreatedVariables) -> Any:
-    return _global_attribute("distribution", created)
+    return global_attribute("distribution", created)
 
 
 def install() -> None:

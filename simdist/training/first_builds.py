@@ -12,8 +12,7 @@ Source: what Keras builds, when and for which shapes is read in Keras 3.15 (`Lay
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 from weakref import WeakSet
@@ -25,9 +24,10 @@ from keras.src.ops.operation import Operation
 from keras.src.utils.python_utils import is_default
 
 from simdist.program import tracing
-from simdist.program.scope import Scope, chosen_scope, opened
+from simdist.program.scope import chosen_scope, opened
 from simdist.program.traced_again import TracedAgain
 from simdist.training.adoption import StepScope
+from simdist.training.keras_state import global_attribute
 
 __all__ = ["install"]
 
@@ -56,7 +56,7 @@ def _maybe_build(self: Layer, call_spec: Any, original: Callable[[Layer, Any], N
     names = list(global_state.get_global_attribute(NAME_SCOPES) or ())
 
     def build() -> None:
-        with _opened_with_names(scope, names):
+        with opened(scope), global_attribute(NAME_SCOPES, names):
             original(self, symbolic)
         if not self.built:  # its call fails for arrays without values: a step of which it is a part cannot build it either
             _made_in_steps.add(self)
@@ -81,18 +81,6 @@ def _is_called_first_by_a_step(called: object) -> bool:
 
 def _without_value(argument: Any) -> Any:
     return keras.KerasTensor(argument.shape, argument.dtype) if keras.ops.is_tensor(argument) else argument
-
-
-@contextmanager
-def _opened_with_names(scope: Scope, names: list[Any]) -> Iterator[None]:
-    """A scope is open, and the scopes of names in which the layer was called."""
-    with opened(scope):
-        before = global_state.get_global_attribute(NAME_SCOPES)
-        global_state.set_global_attribute(NAME_SCOPES, names)
-        try:
-            yield
-        finally:
-            global_state.set_global_attribute(NAME_SCOPES, before)
 
 
 def _late_build(original: Callable[..., None]) -> Callable[..., None]:
