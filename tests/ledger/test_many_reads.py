@@ -81,10 +81,8 @@ def test_an_error_of_what_nobody_reads_yet_is_raised_by_its_own_read(passed: lis
     ledger = Ledger("loop")
     mine, others = noted(ledger), noted(ledger, 1)
     original = ComputePlans.run_kernel
-    calls = [0]
 
     def run_kernel(plans: ComputePlans, *arguments: Any) -> Any:
-        calls[0] += 1
         if len(ledger.entries) == 1:  # the last one, of the others
             raise MemoryError("of the others")
         return original(plans, *arguments)

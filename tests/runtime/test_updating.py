@@ -72,15 +72,14 @@ def test_restored_and_set_weights_of_a_wide_group_need_no_kernel_each(make: Any,
     assert not kernels
 
 
-@pytest.mark.parametrize("rule", ["assign", "add"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "bool"])
+@pytest.mark.parametrize(
+    ("rule", "dtype"), [("assign", "bool"), *[(rule, dtype) for rule in ("assign", "add") for dtype in ("float32", "bfloat16", "int32")]]
+)
 def test_numbers_are_those_of_the_kernel(rule: str, dtype: str) -> None:
     rng = np.random.default_rng(0)
     arrays = [jnp.asarray(rng.integers(0, 2, shape) + rng.random(shape), dtype) for shape in ((3,), (2, 2), (3,))]
     change = Assignment(rule, tuple([Aval(array.shape, dtype) for array in arrays]), 1)
     operand = jnp.asarray(rng.random((2, 2)) * 3, dtype)
-    if (rule, dtype) == ("add", "bool"):
-        return
     expected, found = change.kernel(*arrays, operand), change.applied(tuple(arrays), operand)
     assert found.avals == change.state
     assert [np.asarray(array).tobytes() for array in found.arrays or ()] == [np.asarray(array).tobytes() for array in expected]

@@ -74,10 +74,10 @@ class AcrossWorkers:
         op = reduce_op_of(reduce_op)
         if active_tracer() is not None:
             return local(options, op, self._replica_local(op, self.strategy._each(value)), axis)
-        if not _is_of_arrays(value):
+        axes = tuple(axis) if isinstance(axis, (tuple, list)) else axis
+        if not (_is_of_arrays(value) and _are_plain(axes)):
             found = self.strategy.eagerly(lambda: self.reduce(local, options, op, value, axis), "reduce", counts=False)
             return self._means_as_given(value, found) if op is ReduceOp.MEAN and axis is None else found
-        axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
         step = self._reducing.get(
             (op, axes, options),
             lambda: StepFunction(lambda given: self.reduce(local, options, op, given, axes), name="reduce", counts=False),
@@ -159,6 +159,11 @@ def _is_of_arrays(value: Tree) -> bool:
     leaves = jax.tree_util.tree_leaves(value, is_leaf=_is_per_replica)
     parts = [part for leaf in leaves for part in (leaf.values if isinstance(leaf, PerReplica) else [leaf])]
     return bool(parts) and all(is_array(part) and jax.dtypes.canonicalize_dtype(part.dtype) == part.dtype for part in parts)
+
+
+def _are_plain(axes: Axes) -> bool:
+    """Whether a step can be found by these axes. True would find that of 1; what is no plain number, the reduction itself looks at."""
+    return axes is None or all(type(axis) is int for axis in (axes if isinstance(axes, tuple) else (axes,)))
 
 
 def _is_per_replica(leaf: Tree) -> bool:

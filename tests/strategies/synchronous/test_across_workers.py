@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -160,6 +161,18 @@ def test_a_reduce_between_steps_is_traced_once_for_each_operation_and_signature(
     expected = [[3.0 * n, 3.0, 1.5 * n, 1.5, 0.75 * (n + 1), 2.0 * n] for n in range(4)]
     assert results(main) == {"worker:0": expected, "worker:1": expected}
     assert traced.count("reduce") == 2 * 4
+
+
+@pytest.mark.parametrize("axis", [True, 1.0, "x", [0, "a"], np.array([0, 1]), {0: 1}])
+def test_an_axis_that_is_no_number_is_refused_also_after_one_that_is_equal(axis: Any) -> None:
+    def main() -> None:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        values = strategy.run(sd.function(lambda: jnp.ones((2, 3))))
+        assert [strategy.reduce("sum", values, axis=one).shape for one in (1, np.int64(1), [0, 1])] == [(2,), (2,), ()]
+        strategy.reduce("sum", values, axis=axis)
+
+    with pytest.raises(TypeError, match=r"^axis is .*; expected an integer"):
+        results(main)
 
 
 def test_a_number_of_python_is_reduced_as_the_number_that_it_is_each_time() -> None:
