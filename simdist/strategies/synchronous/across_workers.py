@@ -158,7 +158,9 @@ def _is_of_arrays(value: Tree) -> bool:
     """Whether a value is given to a step as it is, which need not be traced for each number; other numbers are a part of their step."""
     leaves = jax.tree_util.tree_leaves(value, is_leaf=_is_per_replica)
     parts = [part for leaf in leaves for part in (leaf.values if isinstance(leaf, PerReplica) else [leaf])]
-    return bool(parts) and all(is_array(part) and jax.dtypes.canonicalize_dtype(part.dtype) == part.dtype for part in parts)
+    return bool(parts) and all(
+        is_array(part) and jax.dtypes.canonicalize_dtype(part.dtype, allow_extended_dtype=True) == part.dtype for part in parts
+    )
 
 
 def _are_plain(axes: Axes) -> bool:

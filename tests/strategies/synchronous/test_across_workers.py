@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -205,3 +206,17 @@ def test_a_read_of_replica_local_values_is_one_collective_and_is_traced_once(mon
     assert run.results == {"worker:0": [1.0, 4.0, 9.0], "worker:1": [1.0, 4.0, 9.0]}
     assert traced.count("read mean/total") == 2
     assert sum(span.category == "collective" and span.lane == "worker:0" for span in cluster.trace.spans) == 3
+
+
+REFUSED = [
+    (lambda: jax.random.key(0), "typed random key"),
+    (lambda: np.array(["a"]), "strings"),
+    (lambda: np.ma.array([1.0, 2.0], mask=[False, True], dtype=np.float32), "mask"),
+    (lambda: sd.PerReplica([np.ones(2, np.float32)] * 2), "PerReplica of 2 values .* on 1 replicas"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_a_value_that_cannot_be_reduced_is_refused_in_words(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=message):
+        results(lambda: sd.MultiWorkerMirroredStrategy().reduce("sum", make(), axis=None))
