@@ -25,6 +25,7 @@ from simdist.program.collective import GradientOptions, require_outside_of_inner
 from simdist.program.cutting import cut
 from simdist.program.eager_programs import eager_program, example_of
 from simdist.program.explained_errors import explained, explaining_tracing, require_of_dataset
+from simdist.program.joined_updates import with_joined_updates
 from simdist.program.markers import ArgumentMarker
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
@@ -214,9 +215,9 @@ class StepFunction:
             global_sizes=tuple(tracer.global_sizes),
             rank=tracer.replica_rank if tracer.asked_rank else None,
         )
-        if not self.run_eagerly:
-            return program
-        return eager_program(program, tracer, lambda tracer: self._results(call, tracer, Results(), []), has_example)
+        if self.run_eagerly:
+            program = eager_program(program, tracer, lambda tracer: self._results(call, tracer, Results(), []), has_example)
+        return with_joined_updates(program)
 
     def _results(self, call: BoundCall, tracer: Tracer, kept: Results, structures: list[TreeStructure]) -> list[Array]:
         """Run the step's Python; its arrays, flat. All else of what it returns goes to `kept`, and its structure to `structures`."""

@@ -7,7 +7,7 @@ as handles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NoReturn, Protocol
@@ -134,6 +134,11 @@ class VariableHandle:
     def moves_rows(self) -> bool:
         """Whether a step that looks up some rows of it reads those alone."""
         return False
+
+    @property
+    def assigned_with(self) -> Hashable:
+        """Variables whose assignments may be one update have an equal one; None: each is an update of its own."""
+        return None
 
     def ref(self) -> Reference:
         """The reference of this variable: ``==`` of variables compares values."""

@@ -9,7 +9,7 @@ Taught in lesson 00.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Protocol, cast
@@ -29,6 +29,7 @@ from simdist.variables.aggregation import (
     VariableAggregation,
     VariableSynchronization,
     aggregation_of,
+    changes_apart,
     combined_read,
     replica_write,
     synchronization_of,
@@ -351,6 +352,10 @@ class Variable(Scatter, Overlapping, Arithmetic):
     def moves_rows(self) -> bool:
         strategy = self.placement.store.strategy
         return strategy is not None and strategy.moves_rows and bool(self.shape) and not self.placement.axis
+
+    @property
+    def assigned_with(self) -> Hashable:
+        return None if changes_apart(self) else (self.synchronization, self.aggregation, self.placement.store)
 
     def separate(self) -> None:
         """Give each replica a copy of its own, which may differ from the others from now on."""
