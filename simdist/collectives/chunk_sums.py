@@ -25,6 +25,8 @@ __all__ = ["added_by_chunk", "tree_sum"]
 
 # Elements of a stack that is copied, to lie beside its neighbours: of a loop for each of them the code takes longer to compile.
 MOST_JOINED = 2**20
+# Stacks that are joined: of many more, the code that lays them beside each other takes the longest to compile.
+MOST_IN_A_RUN = 16
 
 
 def added_by_chunk(groups: Sequence[ChunkGroup], edges: Sequence[int], stacks: Sequence[jax.Array]) -> list[jax.Array]:
@@ -57,10 +59,10 @@ def added_by_chunk(groups: Sequence[ChunkGroup], edges: Sequence[int], stacks: S
 
 
 def _runs(stacks: Sequence[jax.Array]) -> list[list[jax.Array]]:
-    """The stacks, in order; small ones that follow each other are one run, for which one loop is compiled."""
+    """The stacks, in order; some small ones that follow each other are one run, for which one loop is compiled."""
     runs: list[list[jax.Array]] = []
     for stack in stacks:
-        if runs and max(stack.size, runs[-1][-1].size) <= MOST_JOINED:
+        if runs and len(runs[-1]) < MOST_IN_A_RUN and max(stack.size, runs[-1][-1].size) <= MOST_JOINED:
             runs[-1].append(stack)
         else:
             runs.append([stack])

@@ -95,9 +95,12 @@ def test_sums_of_stacks_and_of_packs_have_the_bits_of_the_transfers(name: str, n
         assert bits(np.concatenate([np.ravel(array) for array in sums])) == bits(whole)
 
 
-@pytest.mark.parametrize(("most", "loops"), [(0, 3), (4 * 6, 2), (10**6, 1)])
-def test_small_stacks_are_added_in_one_loop_with_the_same_bits(most: int, loops: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("most", "in_a_run", "loops"), [(0, 16, 3), (4 * 6, 16, 2), (10**6, 16, 1), (10**6, 2, 2)])
+def test_some_small_stacks_are_added_in_one_loop_with_the_same_bits(
+    most: int, in_a_run: int, loops: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chunk_sums, "MOST_JOINED", most)
+    monkeypatch.setattr(chunk_sums, "MOST_IN_A_RUN", in_a_run)
     schedule = ALL_REDUCE["ring"].schedule(6)
     stacks = [uneven(6, shape, len(shape)) for shape in ((7, 5), (3,), (0, 2), (1, 2))]
     jaxpr = jax.make_jaxpr(lambda arrays: combined_stacks(schedule, arrays))(stacks).jaxpr
