@@ -74,12 +74,14 @@ class StepFunction:
         run_eagerly: whether its Python runs in each step, with values, and not at tracing only.
         counts: whether a call of it is a step of the program that uses the strategy; False where a strategy does something for itself.
         retraces_after: whether its Python, which has raised this error at tracing, goes otherwise if it is traced once more.
+        examined_by: gets each program that is traced; of a step that runs eagerly, as it was traced.
         traces: how often it was traced, by itself or as a part of another step.
     """
 
     owner: Scope | None = None
     run_eagerly: bool = False
     retraces_after: Callable[[Exception], bool] | None = None
+    examined_by: Callable[[Program], object] | None = None
 
     def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "", counts: bool = True) -> None:
         functools.update_wrapper(self, fn)
@@ -215,6 +217,8 @@ class StepFunction:
             global_sizes=tuple(tracer.global_sizes),
             rank=tracer.replica_rank if tracer.asked_rank else None,
         )
+        if self.examined_by is not None:
+            self.examined_by(program)
         if self.run_eagerly:
             program = eager_program(program, tracer, lambda tracer: self._results(call, tracer, Results(), []), has_example)
         return with_joined_updates(program)

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from simdist.program.jaxprs import Atom, inner_jaxprs
+from simdist.program.operations import Compute, Program, Read, Reference, Register, TracedCollective, Update
+from simdist.variables.aggregation import is_sum_of_replicas
+from simdist.variables.handles import variable_of
 
-__all__ = ["adds_up"]
+__all__ = ["adds_up", "assigned_otherwise"]
 
 UNTOUCHED = -1  # depends on no metric
 MIXED = -2  # depends on metrics otherwise than by a sum
@@ -38,6 +41,35 @@ def adds_up(jaxpr: Jaxpr, given: Sequence[Var], results: Sequence[Atom]) -> list
     """
     found = _kinds(jaxpr, {var: number for number, var in enumerate(given)})
     return [_kind(result, found) == number for number, result in enumerate(results)]
+
+
+def assigned_otherwise(program: Program) -> set[Reference]:
+    """The variables, each the sum of the replicas' values, to which a step assigns something else than their value plus something.
+
+    Args:
+        program: of the step of one replica.
+    """
+    numbers = {op.variable.ref(): n for n, op in enumerate(program.operations) if isinstance(op, Read) and _is_sum(op)}
+    kinds: dict[Register, int] = {}
+    otherwise: set[Reference] = set()
+    for op in program.operations:
+        if isinstance(op, Read):
+            kinds[op.output] = numbers.get(op.variable.ref(), UNTOUCHED)
+        elif isinstance(op, Compute):
+            jaxpr = op.kernel.closed.jaxpr
+            found = _kinds(jaxpr, {var: kinds.get(number, UNTOUCHED) for var, number in zip(jaxpr.invars, op.inputs, strict=True)})
+            kinds.update((number, _kind(atom, found)) for number, atom in zip(op.outputs, jaxpr.outvars, strict=True))
+        elif isinstance(op, TracedCollective):
+            is_touched = any(kinds.get(number, UNTOUCHED) != UNTOUCHED for number in op.operands)
+            kinds.update((number, MIXED if is_touched else UNTOUCHED) for number in op.outputs)
+        elif isinstance(op, Update) and op.rule == "assign":
+            given = zip((variable.ref() for variable in op.variables), op.operands, strict=True)
+            otherwise |= {ref for ref, operand in given if ref not in numbers or kinds.get(operand, UNTOUCHED) != numbers[ref]}
+    return otherwise
+
+
+def _is_sum(read: Read) -> bool:
+    return is_sum_of_replicas(variable_of(read.variable))
 
 
 def _kinds(jaxpr: Jaxpr, known: dict[Var, int]) -> dict[Var, int]:

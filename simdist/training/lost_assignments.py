@@ -17,7 +17,9 @@ from contextlib import contextmanager
 import keras
 
 from simdist.errors import LostAssignmentWarning
+from simdist.program.operations import Program
 from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.training.additive import assigned_otherwise
 from simdist.training.adoption import AdoptedVariable, noted_assignments
 from simdist.training.keras_model import StrategyModel, strategy_of
 from simdist.variables.aggregation import is_sum_of_replicas
@@ -35,23 +37,38 @@ class LostAssignments:
     def __init__(self, model: StrategyModel) -> None:
         self.model = model
         self._reported: set[int] = set()
+        self._added: list[AdoptedVariable] = []  # what the step assigned that was traced last, of sums over replicas
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Report the assignments of the step that is traced inside."""
+        """Report the assignments of the step that is traced inside; those of replicas, when its program is there."""
         strategy = strategy_of(self.model)
         is_served = isinstance(strategy, ParameterServerStrategy)
+        self._added = []
         if (strategy.averages_updates or len(strategy.workers) == 1) if is_served else strategy.num_replicas_in_sync == 1:
             yield
             return
         with noted_assignments() as found:
             yield
-        expected = self._reported if not is_served else self._reported | self._of_keras_layers()
+        if not is_served:
+            self._added = list(filter(_is_added, found))
+            return
+        expected = self._of_keras_layers()
         for variable in found:
-            if id(variable) in expected or not (is_served or _is_added(variable)):
-                continue
+            if id(variable) not in expected:
+                self._report(variable, _overwritten(variable, len(strategy.workers)))
+
+    def examine(self, program: Program) -> None:
+        """Report what replicas assign that is not the value from before and what they count."""
+        otherwise = assigned_otherwise(program) if self._added else ()
+        for variable in self._added:
+            if variable.simdist_variable is not None and variable.simdist_variable.ref() in otherwise:
+                self._report(variable, _added(variable, strategy_of(self.model).num_replicas_in_sync))
+
+    def _report(self, variable: AdoptedVariable, message: str) -> None:
+        if id(variable) not in self._reported:
             self._reported.add(id(variable))
-            _warn(_overwritten(variable, len(strategy.workers)) if is_served else _added(variable, strategy.num_replicas_in_sync))
+            _warn(message)
 
     def _of_keras_layers(self) -> set[int]:
         """The variables, by identity, of layers whose state is documented to be that of the last step."""
@@ -87,4 +104,4 @@ def _added(variable: AdoptedVariable, replicas: int) -> str:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, LostAssignmentWarning, stacklevel=3)
+    warnings.warn(message, LostAssignmentWarning, stacklevel=4)

@@ -95,7 +95,9 @@ def _traced_step(model: StrategyModel) -> StepFunction:
         with assignments.reporting():
             return strategy.run(replica_step, args=(next(iterator),))
 
-    return missing.watch(StepFunction(train_step))
+    step = StepFunction(train_step)
+    step.examined_by = assignments.examine
+    return missing.watch(step)
 
 
 def require_same_variables(model: StrategyModel) -> None:

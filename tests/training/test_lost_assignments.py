@@ -54,11 +54,11 @@ class OwnStep(keras.Sequential):
         return super().train_step(state, data)
 
 
-def trained(strategy: Any, *layers: Any, metrics: Any = (), kind: Any = keras.Sequential) -> tuple[Any, Any, list[str]]:
+def trained(strategy: Any, *layers: Any, metrics: Any = (), kind: Any = keras.Sequential, **options: Any) -> tuple[Any, Any, list[str]]:
     with strategy.scope(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = kind([keras.Input((1,)), *[make() for make in layers], keras.layers.Dense(1)])
-        model.compile("sgd", "mse", metrics=[make() for make in metrics])
+        model.compile("sgd", "mse", metrics=[make() for make in metrics], **options)
         history = model.fit(X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0).history
     return model, history, [str(one.message) for one in caught if one.category is LostAssignmentWarning]
 
@@ -132,6 +132,49 @@ def test_what_replicas_count_and_what_has_another_aggregation_is_right_and_nothi
     _, history, messages = trained(strategy(), metrics=[Total], kind=kind)
     assert messages == []
     assert history["largest"] == pytest.approx([Y.sum()] * 2)
+
+
+COUNTED: dict[str, Any] = {
+    "added in another order": lambda found, count: found.assign(count + found),
+    "by an operation of Keras": lambda found, count: found.assign(plain.ops.add(found, count)),
+    "with the value": lambda found, count: found.assign(found.value + count),
+    "converted": lambda found, count: found.assign(plain.ops.cast(plain.ops.convert_to_tensor(found) - (-count), "float32")),
+}
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("way", COUNTED)
+def test_what_replicas_count_is_right_however_it_is_written_and_nothing_is_said(way: str, eager: bool, kind: Any) -> None:
+    class Counted(Largest):
+        def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            COUNTED[way](self.found, plain.ops.sum(y))
+
+    _, history, messages = trained(sd.MirroredStrategy(2), metrics=[Counted], kind=kind, run_eagerly=eager)
+    assert messages == []
+    assert history["largest"] == pytest.approx([Y.sum()] * 2)
+
+
+def test_a_metric_that_counts_twice_in_a_step_is_right_and_nothing_is_said() -> None:
+    class Twice(Largest):
+        def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            self.found.assign(self.found.value + plain.ops.sum(y))
+            self.found.assign(self.found.value - 0.5 * plain.ops.sum(y))
+
+    _, history, messages = trained(sd.MirroredStrategy(2), metrics=[Twice])
+    assert messages == []
+    assert history["largest"] == pytest.approx([0.5 * Y.sum()] * 2)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("way", [lambda found, count: found.assign(count), lambda found, count: found.assign(2 * found.value + count)])
+def test_what_does_not_add_up_is_named_however_it_is_written(way: Any, eager: bool) -> None:
+    class Last(Largest):
+        def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            way(self.found, plain.ops.max(y))
+
+    (message,) = trained(sd.MirroredStrategy(2), metrics=[Last], run_eagerly=eager)[2]
+    assert "'largest/found' on each of 2 replicas" in message
 
 
 @pytest.mark.parametrize("strategy", [lambda: sd.OneDeviceStrategy(), lambda: sd.MirroredStrategy(1)])
