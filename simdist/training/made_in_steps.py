@@ -9,6 +9,7 @@ Invariant: a step that is refused leaves layers as they were; a layer with varia
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras.src.backend.common import variables
@@ -26,15 +27,35 @@ def _register(variable: keras.Variable, original: Callable[[keras.Variable], Non
         InvalidArgumentError: a step is traced, and would make it.
     """
     if tracing.active_tracer() is not None:
-        raise InvalidArgumentError(
-            f"The step would make the Keras variable {variable.path!r}, in each of its traces another one. Make its model, layer, metric "
-            "or optimizer inside `with strategy.scope():`, before the step. If it is made there, it could not be built before the step: "
-            "give a model keras.Input(shape) as its first layer, or call model.build((None, *shape)), or the model itself with an "
-            "example, in the scope; give a metric its first update there, and reset_state()."
-        )
+        raise _made_by_step(variable.path)
     original(variable)
+
+
+def _init(self: keras.Variable, initializer: Any, *args: Any, **options: Any) -> None:
+    """A variable of Keras begins; one that has its value at once, such as the count of an optimizer's steps, is not noted.
+
+    Raises:
+        InvalidArgumentError: a step is traced, and would make it.
+    """
+    has_value = not (callable(initializer) or isinstance(initializer, str))
+    if has_value and tracing.active_tracer() is not None and variables.in_stateless_scope():
+        raise _made_by_step("/".join(filter(None, (variables.current_path(), options.get("name")))) or "variable")
+    _original_init(self, initializer, *args, **options)
+
+
+def _made_by_step(path: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"The step would make the Keras variable {path!r}, in each of its traces another one. Make its model, layer, metric "
+        "or optimizer inside `with strategy.scope():`, before the step. If it is made there, it could not be built before the step: "
+        "give a model keras.Input(shape) as its first layer, or call model.build((None, *shape)), or the model itself with an "
+        "example, in the scope; give a metric its first update there, and reset_state()."
+    )
+
+
+_original_init = variables.Variable.__init__
 
 
 def install() -> None:
     """Let steps refuse variables of Keras that they would make."""
     variables.register_uninitialized_variable = _register
+    variables.Variable.__init__ = _init  # pyright: ignore[reportAttributeAccessIssue]

@@ -44,6 +44,12 @@ def test_metric_that_a_step_would_make_is_refused_by_its_name() -> None:
         sd.MirroredStrategy(2).run(count)
 
 
+@pytest.mark.parametrize("make, path", [(keras.optimizers.Adam, "adam/iteration"), (lambda: keras.Variable(1.0, name="own"), "own")])
+def test_variable_with_a_value_that_a_step_would_make_is_refused_by_its_name(make: Any, path: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"would make the Keras variable '{path}', .*before the step"):
+        sd.MirroredStrategy(2).run(lambda: make() and None)
+
+
 def test_step_of_a_plain_model_without_any_strategy_is_told_that_it_is_none() -> None:
     plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(InvalidArgumentError, match=r"made outside strategy\.scope.*call it without @sd\.function"):
