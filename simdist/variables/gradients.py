@@ -121,9 +121,11 @@ def _require_scalar(value: Tree) -> None:
             f"The function of value_and_grad returned a loss of shape {shape}; expected one number. Give the mean or the sum of it, or of "
             "the loss of each row sd.compute_average_loss(losses)."
         )
-    if is_array(value) and not jnp.issubdtype(value.dtype, jnp.floating):
+    dtype = value.dtype if is_array(value) else type(value)  # of Python a number, such as the sum of an empty list of losses
+    if dtype in (bool, int, complex) or (is_array(value) and not jnp.issubdtype(dtype, jnp.floating)):
+        kind = f"loss of dtype {dtype}" if is_array(value) else f"loss {value!r}"
         raise InvalidArgumentError(
-            f"The function of value_and_grad returned a loss of dtype {value.dtype}; expected a real number. Compute it in float32: a "
+            f"The function of value_and_grad returned a {kind}; expected a real number. Compute it in float32: a "
             "number of right answers has no gradient, and of a complex number one takes the absolute value."
         )
 

@@ -143,3 +143,11 @@ def test_a_loss_that_is_no_real_number_is_refused_with_its_dtype(factor: complex
 
     with pytest.raises(InvalidArgumentError, match=r"a loss of dtype (int32|complex64); expected a real number"):
         sd.function(lambda: sd.value_and_grad(loss, [weight])())()
+
+
+@pytest.mark.parametrize("losses", [[], [True], [1j]], ids=["whole number", "boolean", "complex"])
+def test_a_number_of_python_that_is_no_real_one_is_refused_as_a_loss(losses: list[Any]) -> None:
+    weight = sd.Variable(2.0)
+    found = losses[0] if losses else sum(losses)  # of no losses, 0
+    with pytest.raises(InvalidArgumentError, match=rf"returned a loss {found!r}; expected a real number"):
+        sd.function(lambda: sd.value_and_grad(lambda: found, [weight])())()
