@@ -24,6 +24,7 @@ from simdist.checkpoint.slot_labels import Label, labels_of_slots
 from simdist.checkpoint.slots import SavedSlots
 from simdist.checkpoint.status import RestoreStatus
 from simdist.errors import InvalidArgumentError
+from simdist.interrupts import delayed_interrupts
 from simdist.program.arrays import HostArray
 from simdist.program.restored_together import Followed, restored_together
 from simdist.program.saved_parts import SavedState, when_built
@@ -99,9 +100,10 @@ class Restoring:
                     undo.callback(part.state.restore, part.state.arrays())
                     part.restore(name, self.contents, self.mains.worker)
             undo.pop_all()
-        for part, name in wanted.values():
-            if not isinstance(part, (StatePart, OwnPart)):
-                part.restore(name, self.contents, self.mains.worker)
+        with delayed_interrupts():  # each assignment may compute for long what is pending, and waits for no other task
+            for part, name in wanted.values():
+                if not isinstance(part, (StatePart, OwnPart)):
+                    part.restore(name, self.contents, self.mains.worker)
         for path, renew in found.derived.items():
             if any(name.startswith(f"{path}/") for name in wanted):
                 renew()

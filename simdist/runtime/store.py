@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 
 from simdist.errors import FailedPreconditionError
+from simdist.interrupts import delayed_interrupts
 from simdist.program.arrays import Array, Arrays, HostArray
 from simdist.program.fixed_reads import require_may_be_read
 from simdist.program.half_precision import is_half, widened
@@ -224,12 +225,13 @@ class Store:
     def _change_all(self, rule: str, changes: Sequence[Change]) -> None:
         """Change cells, those of each change by its operand; none where one of them cannot be changed now."""
         self.engine.require_present([cell.group.number for cells, _ in changes for cell in cells])
-        for cells, operand in changes:
-            alike: dict[Assignment, list[Cell]] = {}
-            for cell in cells:
-                alike.setdefault(Assignment(rule, cell.group.avals, cell.position), []).append(cell)
-            for change, own in alike.items():
-                self.engine.assign([cell.group.number for cell in own], change, operand, f"{rule} {own[0].name}")
+        with delayed_interrupts():  # between two changes the engine may compute for long what is pending
+            for cells, operand in changes:
+                alike: dict[Assignment, list[Cell]] = {}
+                for cell in cells:
+                    alike.setdefault(Assignment(rule, cell.group.avals, cell.position), []).append(cell)
+                for change, own in alike.items():
+                    self.engine.assign([cell.group.number for cell in own], change, operand, f"{rule} {own[0].name}")
 
 
 def _shares(value: Array, num_replicas: int) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from simdist import keras
 from simdist.ledger.plans import ComputePlans
 from simdist.program.values import Aval
 from simdist.runtime import updating
+from simdist.runtime.simulated.engine import SimulatedEngine
 from simdist.runtime.updating import WIDE, Assignment
 
 STRATEGIES = [
@@ -103,3 +105,31 @@ def test_an_assignment_is_not_told_of_an_error_of_a_step_before_it(monkeypatch: 
         with pytest.raises(MemoryError, match="full"):
             variables[1].numpy()
     assert [float(variable.numpy()) for variable in variables] == [-1.0, 5.0, *range(1, WIDE)]
+
+
+@pytest.mark.parametrize("restores", [False, True])
+def test_ctrl_c_while_what_is_pending_is_computed_leaves_no_part_of_an_assignment_undone(
+    restores: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    servers = sd.Cluster({"worker": 1, "ps": 2})
+    model, optimizer, _, take = trained(sd.ParameterServerStrategy(servers, variable_partitioner=sd.FixedShardsPartitioner(2)))
+    kernels = [layer.kernel for layer in model.layers]
+    checkpoint = sd.Checkpoint(model=model, optimizer=optimizer)
+    path, saved = checkpoint.save(tmp_path / "one"), model.get_weights()
+    take()
+    original, known = SimulatedEngine._known, []
+
+    def interrupted(self: SimulatedEngine, versions: Any) -> Any:
+        known.append(versions)
+        if len(known) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return original(self, versions)
+
+    monkeypatch.setattr(SimulatedEngine, "_known", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        if restores:
+            checkpoint.restore(path)
+        else:
+            kernels[0].assign(np.full((2, 2), 9.0))
+    found = [weight.tolist() for weight in model.get_weights()]
+    assert found == [weight.tolist() for weight in saved] if restores else found[0] == [[9.0, 9.0]] * 2
