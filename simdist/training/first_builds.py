@@ -15,7 +15,7 @@ import copy
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import keras
 from keras.src.backend.common import global_state, stateless_scope
@@ -37,8 +37,8 @@ LATE_METRICS = (keras.metrics.AUC, keras.metrics.FBetaScore, keras.metrics.R2Sco
 """The metrics of Keras that may get their variables in their first update."""
 
 
-_made_in_steps: WeakSet[object] = WeakSet()
-"""Layers and metrics that steps have made, and layers that could not be built before their step."""
+_made_in_steps: WeakValueDictionary[int, object] = WeakValueDictionary()
+"""Layers and metrics that steps have made, and layers that could not be built before their step; by identity, as a user's need no hash."""
 
 
 def _maybe_build(self: Layer, call_spec: Any, original: Callable[[Layer, Any], None] = Layer._maybe_build) -> None:
@@ -59,7 +59,7 @@ def _maybe_build(self: Layer, call_spec: Any, original: Callable[[Layer, Any], N
         with opened(scope), global_attribute(NAME_SCOPES, names):
             original(self, symbolic)
         if not self.built:  # its call fails for arrays without values: a step of which it is a part cannot build it either
-            _made_in_steps.add(self)
+            _made_in_steps[id(self)] = self
 
     raise TracedAgain(build)
 
@@ -74,7 +74,7 @@ def _is_built_before_its_step(layer: Layer, call_spec: Any) -> bool:
 def _is_called_first_by_a_step(called: object) -> bool:
     """Whether a step is traced that can be traced again, and has not made itself what it calls."""
     tracer = tracing.active_tracer()
-    if tracer is None or not tracer.may_be_traced_again or called in _made_in_steps:
+    if tracer is None or not tracer.may_be_traced_again or id(called) in _made_in_steps:
         return False
     return isinstance(stateless_scope.get_stateless_scope(), StepScope)
 
@@ -107,7 +107,7 @@ def _noting(make: Callable[..., Any]) -> Callable[..., Any]:
     def __new__(cls: type[object], *args: object, **options: object) -> object:
         made = make(cls) if make is object.__new__ else make(cls, *args, **options)
         if tracing.active_tracer() is not None:
-            _made_in_steps.add(made)
+            _made_in_steps[id(made)] = made
         return made
 
     return __new__

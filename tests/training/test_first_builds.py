@@ -236,3 +236,24 @@ def test_layer_without_any_strategy_is_not_taken_by_the_default_one() -> None:
         sd.function(lambda x: layer(x))(X)
     assert layer(X).shape == (8, 1)
     assert type(layer.kernel) is keras.Variable
+
+
+def test_layer_of_a_user_that_has_no_hash_is_built_as_others() -> None:
+    class Compared(keras.layers.Layer):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            return type(self) is type(other)
+
+        def build(self, shape: Any) -> None:
+            self.factor = self.add_weight(shape=shape[-1:], initializer="ones")
+
+        def call(self, x: Any) -> Any:
+            return x * self.factor
+
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        layers = [Compared(), Compared()]
+    found = strategy.local_results(strategy.run(lambda: layers[1](layers[0](X)).sum()))
+    assert [float(one) for one in found] == pytest.approx([X.sum()] * 2)
+    assert all(layer.built for layer in layers)
