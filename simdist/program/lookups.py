@@ -47,6 +47,8 @@ def plain_lookup(table: jax.Array, ids: jax.Array, padded: bool = False) -> jax.
         return jnp.take(table, ids, axis=0)
     # Few rows that are looked up often: a row of NaN for wrong ids costs less than a look at each number of the result.
     num_rows = table.shape[0]
+    if ids.dtype.itemsize < 4:
+        ids = ids.astype(jnp.int32)  # a narrow dtype may not hold the number of rows, which stands for wrong ids below
     ids = jnp.where(ids < 0, ids + num_rows, ids)
     ids = jnp.where((ids < 0) | (ids >= num_rows), num_rows, ids)
     whole = jnp.concatenate([table, jnp.full((1, *table.shape[1:]), jnp.nan, table.dtype)])

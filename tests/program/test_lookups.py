@@ -32,6 +32,16 @@ def test_wrong_ids_give_nan_and_those_below_zero_count_from_the_end() -> None:
     np.testing.assert_array_equal(found[1], np.asarray(table("float32"))[[4, 0]])
 
 
+@pytest.mark.parametrize(("dtype", "num_rows"), [("uint8", 256), ("uint8", 300), ("int8", 200), ("uint16", 70_000)])
+def test_many_ids_of_a_narrow_dtype_find_rows_of_a_table_that_has_more_than_it_can_count(dtype: str, num_rows: int) -> None:
+    whole = jnp.arange(float(num_rows)).reshape(-1, 1)
+    ids = np.resize(np.arange(np.iinfo(dtype).max + 1, dtype=dtype), num_rows)
+    expected = ids.astype(np.float32).reshape(-1, 1)
+    np.testing.assert_array_equal(plain_lookup(whole, jnp.asarray(ids)), expected)
+    counts = np.bincount(ids, minlength=num_rows).reshape(-1, 1)
+    np.testing.assert_array_equal(plain_spread(jnp.ones((num_rows, 1)), jnp.asarray(ids), num_rows), counts)
+
+
 @pytest.mark.parametrize("ids", [FEW, WRONG], ids=["few", "many"])
 def test_gradients_have_the_bits_of_those_of_take(ids: list[list[int]]) -> None:
     given = jax.random.normal(jax.random.key(0), (len(ids), 2, 3))
