@@ -40,6 +40,29 @@ def test_a_change_of_rows_is_that_of_numpy(change: str, make: str) -> None:
     np.testing.assert_allclose(v.numpy(), expected)
 
 
+@pytest.mark.parametrize("traced", [False, True], ids=["outside", "in a step"])
+@pytest.mark.parametrize("make", ["device", "shards"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_rows_of_a_narrow_dtype_are_found_among_more_than_it_can_count(dtype: str, make: str, traced: bool) -> None:
+    strategy = STRATEGIES[make]()
+    with strategy.scope():
+        v = sd.Variable(np.zeros((300, 2), np.float32))
+
+    def change(rows: Any) -> None:
+        v.scatter_update(rows, VALUES)
+        v.scatter_add(rows[:1], VALUES[:1])
+
+    rows = np.array([120, 0], dtype)
+    if traced:
+        strategy.run(sd.function(change), (rows,))
+    else:
+        change(rows)
+    expected = np.zeros((300, 2), np.float32)
+    expected[rows.astype(int)] = VALUES
+    expected[120] += VALUES[0]
+    np.testing.assert_array_equal(v.numpy(), expected)
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_rows_of_values_that_each_replica_has_for_itself_are_not_changed_and_the_change_is_named(change: str) -> None:
     with sd.MirroredStrategy(2).scope():
