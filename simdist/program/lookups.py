@@ -20,7 +20,7 @@ from jax.interpreters import ad, batching, mlir
 
 from simdist.program.arrays import Array
 
-__all__ = ["LOOKUP", "SPREAD", "lookup", "plain_lookup", "plain_spread", "widened", "zeros_for_padding"]
+__all__ = ["LOOKUP", "SPREAD", "lookup", "plain_lookup", "plain_spread", "wide_ids", "zeros_for_padding"]
 
 LOOKUP = "simdist_lookup"
 SPREAD = "simdist_spread"
@@ -49,14 +49,14 @@ def plain_lookup(table: jax.Array, ids: jax.Array, padded: bool = False) -> jax.
         return jnp.take(table, ids, axis=0)
     # Few rows that are looked up often: a row of NaN for wrong ids costs less than a look at each number of the result.
     num_rows = table.shape[0]
-    ids = jnp.asarray(widened(ids))
+    ids = jnp.asarray(wide_ids(ids))
     ids = jnp.where(ids < 0, ids + num_rows, ids)
     ids = jnp.where((ids < 0) | (ids >= num_rows), num_rows, ids)
     whole = jnp.concatenate([table, jnp.full((1, *table.shape[1:]), jnp.nan, table.dtype)])
     return whole.at[ids].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
-def widened(ids: Array) -> Array:
+def wide_ids(ids: Array) -> Array:
     """Ids of a dtype that can also hold the number of rows of a table, to which JAX compares them."""
     return ids.astype(jnp.int32) if ids.dtype.itemsize < 4 else ids
 
