@@ -15,6 +15,7 @@ import numpy as np
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import has_dtype
 from simdist.program.global_sizes import GivenSize
+from simdist.program.half_precision import widened
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import ReplicaContext, get_replica_context, get_strategy
 
@@ -35,7 +36,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
         global_batch_size: examples of all replicas together: a whole number, or an array or variable of one that the step computes.
 
     Returns:
-        A scalar; 0 for no examples.
+        A scalar of the dtype of the losses, float32 for whole numbers; 0 for no examples. Of half precision the sum is taken in float32.
 
     Raises:
         InvalidArgumentError: a scalar loss, weights that do not fit the losses, a negative size, or, without a size,
@@ -53,14 +54,15 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     if losses.ndim == 0:
         raise InvalidArgumentError("compute_average_loss was given a scalar; give the loss of each example, of shape (batch,).")
     losses = losses if jnp.issubdtype(losses.dtype, jnp.floating) else losses.astype(jnp.float32)
+    wide = widened(losses)  # their sum may be too large for half precision though the average is not
     if sample_weight is not None:
-        losses = losses * _weights(sample_weight, losses)
+        wide = wide * _weights(sample_weight, wide)
     if global_batch_size is None:
-        return _quotient(jnp.sum(losses), context.global_batch_size(losses.shape[0]))
+        return _quotient(jnp.sum(wide), context.global_batch_size(losses.shape[0])).astype(losses.dtype)
     size, tracer = _checked(global_batch_size), active_tracer()
     if tracer is not None and not isinstance(size, jax.core.Tracer):
         tracer.given_sizes.append(GivenSize(losses.shape[0], int(size)))
-    return _quotient(jnp.sum(losses), size)
+    return _quotient(jnp.sum(wide), size).astype(losses.dtype)
 
 
 def scale_regularization_loss(regularization_loss: Any) -> Any:
