@@ -4,7 +4,8 @@ Gradients are averaged, increments added up, and of assignments the last one cou
 would be that they stand for: the average has each row once that one of them has, and divides its sum by the number of updates. Where
 another update has a dense gradient of the same table, the average is dense.
 
-Invariant: sums are made in the order of the updates, so they have the bits of sums of dense gradients.
+Invariants: sums are made in the order of the updates, so they have the bits of sums of dense gradients. Those of averages of half precision
+are made in float32, for such a sum may be too large though the average is not.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.caches import bounded
-from simdist.program.arrays import Array, Arrays, HostArray
+from simdist.program.arrays import Array, Arrays, DTypeLike, HostArray
+from simdist.program.half_precision import widened
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.row_kernels import local_rows
 from simdist.program.values import Aval, Bundle, BundleType
@@ -131,15 +133,17 @@ class AveragedRows(CombinedUpdate):
             given, hosts = iter(arrays[:size]), iter(arrays[size:])
             taken = [_taken(form, given, hosts) for form in self._forms]
             totals = [self._total([own[position] for own in taken], position) for position in (*self._dense, *self._rows)]
-            return [mean_of(total, len(updates)) for total in totals]
+            dtypes = [*(aval.dtype for aval in self._dense.values()), *(operand.rows.dtype for operand in self._rows.values())]
+            return [mean_of(total, len(updates), dtype) for total, dtype in zip(totals, dtypes, strict=True)]
 
         return kernel_of(f"mean of rows of {len(updates)}", run, [*avals, *ids])
 
     def _total(self, parts: Sequence[tuple[jax.Array, jax.Array | None]], position: int) -> jax.Array:
-        """The sum of the gradients of one cell; of rows where all of them are rows."""
+        """The sum of the gradients of one cell; of rows where all of them are rows. Of half precision it is one of float32."""
         joint = self._rows.get(position)
+        parts = [(widened(array), at) for array, at in parts]
         if joint is not None:
-            total = jnp.zeros(joint.rows.shape, joint.rows.dtype)
+            total = jnp.zeros(joint.rows.shape, parts[0][0].dtype)
             for rows, at in parts:
                 assert at is not None
                 total = total.at[at].add(rows, mode="drop")
@@ -155,7 +159,7 @@ class AveragedRows(CombinedUpdate):
         if ids is None or operand is None:
             return array
         aval = self._dense[position]
-        return jnp.zeros(aval.shape, aval.dtype).at[local_rows(ids, operand.first, operand.stop)].add(array, mode="drop")
+        return jnp.zeros(aval.shape, array.dtype).at[local_rows(ids, operand.first, operand.stop)].add(array, mode="drop")
 
     def joint_ids(self, given: Sequence[Bundle | RowOperands]) -> tuple[HostArray, ...]:
         """The rows that one of the updates has, each once, ascending; filled up with the row after the last of the shard."""
@@ -215,9 +219,9 @@ def _ids_of(operands: Bundle | RowOperands, update: Apply, position: int) -> Hos
     return operands.ids[update.cells.index(position) - len(update.given)]
 
 
-def mean_of(total: jax.Array, count: int) -> jax.Array:
-    """A mean, in the dtype of its sum."""
-    return (total / count).astype(total.dtype)
+def mean_of(total: jax.Array, count: int, dtype: DTypeLike) -> jax.Array:
+    """A mean, in the dtype of what was added up."""
+    return (total / count).astype(dtype)
 
 
 @bounded("kernels of rounds", size=256)
@@ -235,9 +239,11 @@ def combining(combination: Combination, count: int, given: BundleType) -> Kernel
         parts = [arrays[first : first + width] for first in range(0, len(arrays), width)]
         if combination == "last":
             return list(parts[-1])
+        if combination == "mean":
+            parts = [[widened(array) for array in part] for part in parts]
         totals = list(parts[0])
         for part in parts[1:]:
             totals = [total + array for total, array in zip(totals, part, strict=True)]
-        return totals if combination == "sum" else [mean_of(total, count) for total in totals]
+        return totals if combination == "sum" else [mean_of(total, count, aval.dtype) for total, aval in zip(totals, given, strict=True)]
 
     return kernel_of(f"{combination} of {count}", run, [*given] * count)

@@ -147,3 +147,27 @@ def test_dense_updates_are_combined_by_their_kind(combination: Any, expected: fl
 def test_a_mean_of_whole_numbers_stays_whole() -> None:
     (found,) = combining("mean", 2, (Aval((), "int32"),))(np.array(3, np.int32), np.array(4, np.int32))
     assert found.dtype == np.int32 and int(found) == 3
+
+
+@pytest.mark.parametrize("ways", ["tables", "rows", "a table and rows"])
+def test_the_average_of_float16_is_finite_where_the_sum_is_not(ways: str) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}), mode="sync")
+    with strategy.scope():
+        table, rule = sd.Variable(np.ones((ROWS, WIDTH)), dtype="float16"), sd.Optimizer(keras.optimizers.SGD(1e-4))
+
+    def step_of(lookup: Callable[[Any], Any]) -> Any:
+        @sd.function
+        def step(ids: Any) -> None:
+            _, gradients = sd.value_and_grad(lambda: (lookup(ids) * 40_000).astype("float32").sum(), [table])()
+            rule.apply_gradients(zip(gradients, [table], strict=True))
+
+        return step
+
+    whole, rows = step_of(lambda ids: jnp.take(table.value, ids, axis=0)), step_of(lambda ids: sd.embedding_lookup(table, ids))
+    coordinator = sd.ClusterCoordinator(strategy)
+    for step in {"tables": (whole, whole), "rows": (rows, rows), "a table and rows": (whole, rows)}[ways]:
+        coordinator.schedule(step, args=(np.array([1, 2], np.int32),))
+    coordinator.join()
+    expected = np.ones((ROWS, WIDTH))
+    expected[1:3] = -3
+    np.testing.assert_allclose(table.numpy(), expected, rtol=1e-3)
