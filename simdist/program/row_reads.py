@@ -84,7 +84,7 @@ class _RowGradient:
         variable, total = self.read.variable, None
         shape = variable.shape[1:]
         for given, ids, numbers in self.parts:
-            flat = (zeros_for_padding(given, numbers) if self.read.is_padded(ids) else given).reshape(-1, *shape)
+            flat = (zeros_for_padding(given, numbers) if self.read.is_padded(ids) else given).reshape(numbers.size, *shape)
             part = jnp.zeros((self.read.count, *shape), given.dtype).at[self.read.at(ids)].add(flat, mode="promise_in_bounds")
             total = part if total is None else total + part
         return jnp.zeros((self.read.count, *shape), variable.dtype) if total is None else total

@@ -381,3 +381,17 @@ def test_a_table_is_updated_by_rows_without_numbers_also_when_the_last_batch_is_
         coordinator.join()
     sent = strategy.cluster.trace.totals["worker:0", "bytes_sent"]
     assert 0 < sent < 3 * 50 * 2 * 4  # no table
+
+
+@pytest.mark.parametrize("shape", [(ROWS, 0), (ROWS, 0, 2)])
+def test_rows_without_numbers_are_looked_up_and_trained(shape: tuple[int, ...]) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(2))
+    with strategy.scope():
+        table, optimizer = sd.Variable(np.zeros(shape, np.float32)), sd.Optimizer(keras.optimizers.SGD(0.1))
+    coordinator = sd.ClusterCoordinator(strategy)
+
+    def step() -> Any:
+        loss, gradients = sd.value_and_grad(lambda: sd.embedding_lookup(table, np.array([1, 2])).sum(), [table])()
+        return loss, optimizer.apply_gradients(zip(gradients, [table], strict=True))
+
+    assert float(coordinator.schedule(sd.function(step)).fetch()[0]) == 0.0
