@@ -194,8 +194,9 @@ class OneBit:
         wanted = gradient + state
         is_set = wanted >= 0
         num_set = is_set.sum()
-        above = jnp.where(is_set, wanted, 0).sum() / jnp.maximum(num_set, 1)
-        below = jnp.where(is_set, 0, wanted).sum() / jnp.maximum(wanted.size - num_set, 1)
+        wide = jnp.promote_types(wanted.dtype, jnp.float32)  # sum and number may be too large for half precision though the mean is not
+        above = jnp.where(is_set, wanted, 0).sum(dtype=wide) / jnp.maximum(num_set, 1)
+        below = jnp.where(is_set, 0, wanted).sum(dtype=wide) / jnp.maximum(wanted.size - num_set, 1)
         scales = jnp.stack([below, above]).astype(wanted.dtype)
         sent = jnp.where(is_set, scales[1], scales[0])
         return (jnp.packbits(is_set.reshape(-1)), scales), wanted - sent

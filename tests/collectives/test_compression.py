@@ -174,3 +174,11 @@ def test_each_compressor_says_which_collective_it_needs() -> None:
 def test_impossible_settings_are_refused(make: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="must be"):
         make()
+
+
+def test_one_bit_of_many_numbers_of_float16_has_the_means_of_float32() -> None:
+    values = jnp.asarray(np.random.default_rng(0).normal(size=200_000), jnp.float16)
+    (_, scales), rest = OneBit().compress(values, jnp.zeros_like(values))
+    exact = np.asarray(values, np.float64)
+    np.testing.assert_allclose(scales, [exact[exact < 0].mean(), exact[exact >= 0].mean()], rtol=1e-3)
+    assert scales.dtype == rest.dtype == jnp.float16
