@@ -98,8 +98,8 @@ def _overwritten(variable: AdoptedVariable, workers: int) -> str:
 def _added(variable: AdoptedVariable, replicas: int) -> str:
     return (
         f"The training step assigns {variable.path!r} on each of {replicas} replicas, and it is read as the sum of their values, which is "
-        "right for counts alone. Add to it (variable.assign_add(...)); or make it with aggregation='mean' or 'only_first_replica' in "
-        "add_variable; or compute it by model.evaluate after fit, which takes batch after batch."
+        "right for counts alone. A count: add to it (variable.assign_add(...)). What may be averaged: make it with aggregation='mean' in "
+        "add_variable. Anything else, such as a maximum: compute it by model.evaluate after fit, which takes batch after batch."
     )
 
 
