@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from fresh_python import run_beside_engine
 from simdist import hardware
 from simdist.hardware import Device, LinkModel, Network, presets
 
@@ -62,10 +61,4 @@ def test_tpu_slice_of_a_whole_pod_has_the_bisection_that_google_states() -> None
 
 
 def test_import_does_not_load_jax() -> None:
-    # The file alone: the package around it may well import JAX.
-    program = (
-        "import sys, types; package = types.ModuleType('simdist'); "
-        f"package.__path__ = [{str(Path(hardware.__file__).parents[1])!r}]; sys.modules['simdist'] = package; "
-        "import simdist.hardware; sys.exit('jax' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert run_beside_engine("import simdist.hardware; sys.exit('jax' in sys.modules)").returncode == 0

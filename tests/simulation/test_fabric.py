@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
+from fresh_python import run_beside_engine
 from simdist import hardware
 from simdist.errors import InvalidArgumentError
 from simdist.hardware import LinkModel, Network
@@ -126,8 +125,7 @@ def test_order_of_links_does_not_depend_on_hashes() -> None:
         "from simdist.hardware import *; from simdist.simulation.fabric import Fabric; "
         "print([link.name for link in Fabric(Network().as_torus((2, 3)), [f'worker:{i}' for i in range(6)]).links()])"
     )
-    env = {"PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2", "PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=env)
+    done = run_beside_engine(code, hash_seed=1 if os.environ.get("PYTHONHASHSEED") != "1" else 2)
     links = Fabric(Network().as_torus((2, 3)), [f"worker:{i}" for i in range(6)]).links()
     assert done.stdout.strip() == str([link.name for link in links]) != "[]"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 import simdist_widgets as sw
+from fresh_python import run_beside_engine
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.trace import Trace, atomic_file
 from simdist.trace.atomic_file import replacing, replacing_path
@@ -118,11 +120,11 @@ def test_killed_writer_leaves_the_old_file_whole(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")
     code = (
-        "import os, signal, sys; from simdist.trace.atomic_file import replacing\n"
+        "import os, signal; from simdist.trace.atomic_file import replacing\n"
         "with replacing(sys.argv[1]) as file:\n"
         "    file.write(b'half'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    assert subprocess.run([sys.executable, "-c", code, str(path)]).returncode != 0
+    assert run_beside_engine(code, path).returncode == -signal.SIGKILL
     assert (path.read_bytes(), len(list(tmp_path.iterdir()))) == (b"old", 2)
     with replacing(path) as file:
         file.write(b"new")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from fresh_python import run_beside_engine
 from simdist.trace import Trace, charts
 
 CHARTS: list[Callable[..., Any]] = [charts.staleness, charts.utilisation, charts.queue]
@@ -144,4 +143,4 @@ def test_drawing_does_not_touch_pyplot() -> None:
         "import sys; from simdist.trace import Trace; t = Trace(); t.queue(); t.staleness(); t.utilisation();"
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert run_beside_engine(code).returncode == 0

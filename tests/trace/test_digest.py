@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fresh_python import run_beside_engine
 from simdist.cluster import TaskId
 from simdist.errors import InvalidArgumentError
 from simdist.trace import Trace
@@ -37,14 +35,7 @@ ROWS = 10_000
 
 
 def in_a_process(hash_seed: int) -> list[str]:
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": str(hash_seed),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return done.stdout.split(maxsplit=1)
+    return run_beside_engine(PROGRAM, hash_seed=hash_seed).stdout.split(maxsplit=1)
 
 
 def test_same_trace_in_two_processes_has_the_same_digest() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -10,6 +8,7 @@ from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from fresh_python import run_beside_engine
 from simdist.trace import Trace
 from simdist.trace.boxes import PARTS, boxes_by_category
 from simdist.trace.plots import EMPTY_TEXT, lane_names, timeline
@@ -215,4 +214,4 @@ def test_importing_plots_does_not_import_matplotlib_and_drawing_does_not_touch_p
         "from simdist.trace import Trace; t = Trace(); t.span('w', 'compute', 's', 0.0, 1.0);"
         "t.timeline(); sys.exit(imported + 2 * ('matplotlib.pyplot' in sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert run_beside_engine(code).returncode == 0
