@@ -33,12 +33,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What XLA compiles is kept for the next run, and for the processes that tests start. This import loads JAX.
-from lowering import share_contexts  # noqa: E402
+from quick_jax import quicken  # noqa: E402
 from sampling import mark_the_rest  # noqa: E402
 from simdist.compilation_cache import switch_on  # noqa: E402
 
 switch_on()
-share_contexts()
+quicken()
 
 # `ci` (the default) tries the same examples on every run; `explore` searches for new ones:
 #     HYPOTHESIS_PROFILE=explore pytest tests/properties
