@@ -89,14 +89,16 @@ def test_nbval_leaves_out_only_lessons_that_the_browser_compares(
     assert [len(list(CI.parent.glob(glob))) for glob in globs] == [1] * len(globs)
 
 
-def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any) -> None:
+def test_folders_of_the_groups_are_there_and_no_test_is_left_out(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "quick_compilation", dict)  # which asks a process of its own
     groups = [path for paths in stages.GROUPS.values() for path in paths]
     assert all((CI.parent / path).exists() for path in groups) and len(set(groups)) == len(groups)
     (rest,) = stages.python_tests()
     assert [word.removeprefix("--ignore=") for word in rest.line if word.startswith("--ignore=")] == ["tests/browser", *groups]
 
 
-def test_a_file_of_another_group_is_left_out_of_its_folder(stages: Any) -> None:
+def test_a_file_of_another_group_is_left_out_of_its_folder(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "quick_compilation", dict)
     (training,), (bits,) = stages.python_tests("tests of training"), stages.python_tests("tests of bits")
     assert [word for word in training.line if word.startswith("--ignore=")] == ["--ignore=tests/training/test_copies.py"]
     assert "tests/training/test_copies.py" in bits.line
@@ -141,6 +143,7 @@ def test_what_is_compiled_quickly_has_the_same_bits_in_a_loop(stages: Any) -> No
 
 def test_a_user_who_has_set_flags_of_xla_has_them_everywhere(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=somewhere")
+    monkeypatch.setattr(stages.subprocess, "run", lambda *_, **__: pytest.fail("it does not matter what XLA knows"))
     stages.quick_compilation.cache_clear()
     assert not any(command.env for name in [*stages.GROUPS, None] for command in stages.python_tests(name))
     stages.quick_compilation.cache_clear()
