@@ -29,14 +29,26 @@ def quicken() -> None:
 
 
 def _shared(make: Callable[[], Any]) -> Callable[[], Any]:
-    """Make a context for a thread when it has none, or when its own has had its lowerings."""
+    """Make a context for a thread when it has none, or when its own has had its lowerings; a lowering inside of another one has its own.
+
+    MLIR would put the module of the inner one into that of the outer one, which it finds by the context.
+    """
     kept = threading.local()
 
     @wraps(make)
     def make_ir_context() -> Any:
+        if _is_lowering():
+            return make()
         kept.left = getattr(kept, "left", 0) - 1
         if kept.left < 0:
             kept.context, kept.left = make(), LOWERINGS - 1
         return kept.context
 
     return make_ir_context
+
+
+def _is_lowering() -> bool:
+    try:
+        return mlir.ir.Context.current is not None
+    except ValueError:
+        return False

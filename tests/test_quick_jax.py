@@ -42,6 +42,12 @@ def test_a_context_is_for_so_many_lowerings(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @needs_contexts
+def test_a_lowering_inside_of_another_one_has_a_context_of_its_own() -> None:
+    with mlir.make_ir_context() as outer:
+        assert mlir.make_ir_context() is not outer
+
+
+@needs_contexts
 def test_what_is_lowered_is_the_same_in_a_context_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = [lowered(power).as_text(debug_info=True) for power in (3, 4)]
     monkeypatch.setattr(mlir, "make_ir_context", makes.__wrapped__)
