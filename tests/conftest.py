@@ -40,6 +40,9 @@ from simdist.compilation_cache import switch_on  # noqa: E402
 switch_on()
 quicken()
 
+# Folders of tests that compare bits, of a few replicas, as those of many are computed.
+IN_A_LOOP = ("ledger", "program", "properties")
+
 # `ci` (the default) tries the same examples on every run; `explore` searches for new ones:
 #     HYPOTHESIS_PROFILE=explore pytest tests/properties
 common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -55,6 +58,17 @@ def no_seed_of_keras() -> Iterator[None]:
     state = sys.modules.get("keras.src.backend.common.global_state")
     if state is not None:
         state.set_global_attribute("global_random_seed", None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_replicas_in_a_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let tests that compare bits put the calls of two or three replicas into a loop, as those of more are."""
+    if request.path.parent.name not in IN_A_LOOP:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simdist.ledger.replica_lanes.FEW_LANES", 1)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ lanes in order (a sum over the replicas, the next call of all of them) takes the
 by itself is cut out.
 
 Numbers: class E1. XLA may give a kernel other bits in a loop than on its own. So a kernel is tried before it is mapped
-(mapped.py), and one whose bits differ is called for each lane by itself. Calls that turn out not to be equal, or
+(mapped.py), and one whose bits differ is called for each lane by itself. Calls that are few, that turn out not to be equal, or
 that are read before all have come, are noted one by one: the bits are the same. With numerics="vmap" the calls are one batched
 kernel, and nothing is tried: class E2.
 """
@@ -34,6 +34,8 @@ __all__ = ["ReplicaLane", "ReplicaLanes", "lane_kernel", "lanes_of", "stack_of"]
 
 # A smaller array is copied for each lane: nearly all are, and their kernels are the same, whatever the arrays are.
 LARGE_BYTES = 1 << 16
+# So few calls are noted one by one: to try whether a loop keeps their bits takes a second, and the loop saves microseconds a step, if any.
+FEW_LANES = 3
 # That one kernel cuts out of a stack: its code takes the longer to compile the more there are.
 LANES_AT_ONCE = 64
 ON_THEIR_OWN = ("off", "shard_map")
@@ -152,7 +154,11 @@ class _EqualCalls:
             self._share(self.ledger.call(self.site, *calls[0]))
             return
         batches = [call[1] for call in calls]
-        make = batched_kernel if self.ledger.numerics == "vmap" else mapped_kernel
+        is_batched = self.ledger.numerics == "vmap"
+        if not is_batched and self.count <= FEW_LANES:
+            self.note_singly()
+            return
+        make = batched_kernel if is_batched else mapped_kernel
         columns = list(zip(*(call[2] for call in calls), strict=True))
         end = len(self.site.kernel.in_avals)
         fed_once = frozenset([end - len(columns) + number for number, column in enumerate(columns) if _is_one_large_array(column)])

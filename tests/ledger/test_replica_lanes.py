@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simdist.ledger import plans
+from simdist.ledger import plans, replica_lanes
 from simdist.ledger.ledger import Ledger
-from simdist.ledger.replica_lanes import LANES_AT_ONCE, ReplicaLane, lanes_of, stack_of
+from simdist.ledger.replica_lanes import FEW_LANES, LANES_AT_ONCE, ReplicaLane, lanes_of, stack_of
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
@@ -81,6 +81,18 @@ def test_lanes_are_read_as_they_are_by_the_next_call_of_all() -> None:
         other = (given[0].arrays or ())[0]
         np.testing.assert_array_equal(ledger.arrays(second[lane][0])[0], before * np.float32(0.5) + other)
         np.testing.assert_array_equal(ledger.arrays(second[lane][1])[0], before - other)
+
+
+@pytest.mark.parametrize(("count", "entries"), [(2, 2), (FEW_LANES, FEW_LANES), (FEW_LANES + 1, 1)])
+def test_few_calls_are_noted_one_by_one(count: int, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_lanes, "FEW_LANES", FEW_LANES)
+    ledger, rng = Ledger("deferred"), np.random.default_rng(1)
+    site, lanes = ledger.site(TWICE, [ONE], [ONE]), ledger.lanes(count)
+    a, fed = Bundle.of([vector(rng)]), [vector(rng) for _ in range(count)]
+    made = [lanes.call(lane, site, [a], None, (fed[lane],))[0] for lane in range(count)]
+    assert len(ledger.entries) == entries
+    for lane in range(count):
+        np.testing.assert_array_equal(ledger.arrays(made[lane])[0], twice((a.arrays or ())[0], fed[lane]))
 
 
 def test_calls_that_are_the_same_are_made_once() -> None:
