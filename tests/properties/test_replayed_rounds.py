@@ -111,6 +111,6 @@ def test_a_replay_sees_servers_that_do_not_let_reads_wait(monkeypatch: pytest.Mo
 def test_a_replay_sees_a_round_that_is_added_up_instead_of_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
     summed = combined_updates.combining
     monkeypatch.setattr(combined_updates, "combining", lambda _, count, given: summed("sum", count, given))
-    monkeypatch.setattr(combined_updates, "mean_of", lambda total, count: total)  # of rows
+    monkeypatch.setattr(combined_updates, "mean_of", lambda total, count, dtype: total)  # of rows
     with pytest.raises(AssertionError):
         check(*calm())
