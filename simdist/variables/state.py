@@ -79,6 +79,11 @@ class Group:
     def avals(self) -> tuple[Aval, ...]:
         return tuple([cell.aval for cell in self.cells])
 
+    @property
+    def kept(self) -> list[Cell]:
+        """The cells that hold memory: all that were not dropped."""
+        return [cell for cell in self.cells if not cell.is_dropped]
+
     def lie_at(self, devices: tuple[str, ...]) -> None:
         """Note that these devices hold the cells from now on."""
         for cell in self.cells:
@@ -138,9 +143,10 @@ class Cell:
         range: of a shard, which part of the whole variable it is; None for a piece that is no shard.
         kind: "parameter", "slot" or "metric".
         slot_of: of an optimizer's slot, the name of the variable that it belongs to.
+        is_dropped: whether nobody uses it any more; it holds no memory then.
     """
 
-    __slots__ = ("aval", "devices", "group", "kind", "name", "position", "range", "replica", "slot_of", "task")
+    __slots__ = ("aval", "devices", "group", "is_dropped", "kind", "name", "position", "range", "replica", "slot_of", "task")
 
     def __init__(
         self,
@@ -161,6 +167,7 @@ class Cell:
         self.range = range
         self.kind = kind
         self.slot_of = slot_of
+        self.is_dropped = False
         self.group: Group
         self.position = 0
 
@@ -232,7 +239,7 @@ class Layout:
     def release_all(self) -> None:
         """Release all cells: the process that created these variables has ended."""
         for group in self.groups:
-            self.release(group.cells)
+            self.release(group.kept)
             self.versions.forget(group.number)
 
     def join(self, cells: Sequence[Cell]) -> Group:
@@ -264,12 +271,16 @@ class Layout:
         return group
 
     def drop(self, cells: Sequence[Cell]) -> None:
-        """Delete cells that have groups of their own, and release their memory."""
-        alone = [cell for cell in cells if cell.group in self.groups and len(cell.group.cells) == 1]
-        self.release(alone)
-        for cell in alone:
-            self.groups.remove(cell.group)
-            self.versions.forget(cell.group.number)
+        """Delete cells, and release their memory."""
+        found = [cell for cell in cells if cell.group in self.groups and not cell.is_dropped]
+        self.release(found)
+        for cell in found:
+            cell.is_dropped = True
+        # Beside others its place stays, because programs know the others by theirs.
+        for group in dict.fromkeys(cell.group for cell in found):
+            if not group.kept:
+                self.groups.remove(group)
+                self.versions.forget(group.number)
         self.version += 1
 
     def renew(self, cell: Cell, array: Array) -> None:
@@ -290,10 +301,10 @@ class Layout:
     def take_back(self, first: int) -> None:
         """Delete the groups from number `first` on: their owner could not be created."""
         for group in self.groups[first:]:
-            self.release(group.cells)
+            self.release(group.kept)
             self.versions.forget(group.number)
         del self.groups[first:]
         self.version += 1
 
     def cells(self) -> list[Cell]:
-        return list(itertools.chain.from_iterable(group.cells for group in self.groups))
+        return list(itertools.chain.from_iterable(group.kept for group in self.groups))

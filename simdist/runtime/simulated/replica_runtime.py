@@ -95,7 +95,7 @@ class SimulatedReplica(TakesPart):
                 f"{self.device} has no copy of {first.name} any more: {self.task.name} crashed after the variable was made. Build "
                 "the model again, and restore a checkpoint into it if there is one."
             )
-        size_bytes = sum([cell.aval.size_bytes for cell in group.cells if cell.kind != "slot"])
+        size_bytes = sum([cell.aval.size_bytes for cell in group.kept if cell.kind != "slot"])
         self._travel(self.states.devices[number][0], self.device, size_bytes, "read", then)
 
     # -- updating -------------------------------------------------------------------------------------------------

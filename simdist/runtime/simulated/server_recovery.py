@@ -143,5 +143,5 @@ class ServerRecovery(ABC):
         return sum(num_bytes(bundle.avals) for bundle, _ in self.kept.values())
 
     def _allocate(self, memory: MemoryAccount, number: int) -> None:
-        for cell in self.states.groups[number].cells:
+        for cell in self.states.groups[number].kept:
             memory.allocate(cell.name, cell.aval.size_bytes)

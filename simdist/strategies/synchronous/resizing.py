@@ -33,7 +33,7 @@ def forget_copies(strategy: SteppingStrategy, member: Member) -> None:
         devices = versions.devices_of(group.number)
         if member.device not in devices:
             continue
-        for cell in group.cells:
+        for cell in group.kept:
             versions.hold(member.device, cell.name, -cell.aval.size_bytes)
         left = tuple(device for device in devices if device != member.device)
         if left:
@@ -141,11 +141,11 @@ def _copy_state(strategy: SteppingStrategy, source: str, member: Member) -> None
         # It was started again, before anybody missed it.
         raise UnavailableError(f"{source} has lost the variables that {member.device} was to get.")
     groups = [group for group in shared if member.device not in versions.devices_of(group.number)]
-    size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.cells)
+    size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.kept)
     began = engine.now
     engine.copy(source, member.device, size_bytes, f"variables for {member.device}")
     engine.waited(member.device, "read", "variables of a survivor", began, size_bytes)
     for group in groups:
         versions.lie_at(group.number, (*versions.devices_of(group.number), member.device))
-        for cell in group.cells:
+        for cell in group.kept:
             versions.hold(member.device, cell.name, cell.aval.size_bytes)
