@@ -20,6 +20,7 @@ from simdist.program.values import num_bytes
 from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, ReadWithRows, RunKernel, Slot
 from simdist.runtime.simulated.overlap import Early, early_collectives
 from simdist.runtime.state import GroupStates
+from simdist.runtime.updating import assigning
 
 __all__ = ["PricedProgram", "Prices", "cost_of_change"]
 
@@ -130,13 +131,21 @@ def _costs(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> list[Cost
     declared_s, costs = linked.program.seconds, list[Cost]()
     for op in kernels:
         if isinstance(op, Apply):
-            costs.append(cost_of_change(op.kernel))
+            costs.append(cost_of_change(_of_its_cells(op)))
         elif declared_s is not None:
             costs.append(Cost(0, 0, declared_s))
             declared_s = 0.0
         else:
             costs.append(FREE if op.moves_only else cost_of(op.kernel.priced))
     return costs
+
+
+def _of_its_cells(op: Apply) -> Kernel:
+    """The kernel of a change; of an assignment, as if its cells were all of the group, for the others stay as they are."""
+    if op.of_rule is not None:
+        return op.kernel
+    state = tuple([op.state[position] for position in op.cells])
+    return assigning(op.kernel.name, state, tuple(range(len(state))), op.given)
 
 
 def cost_of_change(kernel: Kernel) -> Cost:

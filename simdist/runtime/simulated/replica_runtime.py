@@ -77,11 +77,11 @@ class SimulatedReplica(TakesPart):
         """Fetch groups from other devices, one after the other; then the read is done."""
         for number in range(first, len(op.numbers)):
             if not self.states.is_on(op.numbers[number], self.device):
-                self._fetch(op.numbers[number], lambda number=number: self._read_from(op, number + 1))
+                self._fetch(op.numbers[number], op.cells[number], lambda number=number: self._read_from(op, number + 1))
                 return PENDING
         return [self.versions.after(group, self.updates.get(group, 0)) for group in op.numbers]
 
-    def _fetch(self, number: int, then: Callable[[], OperationResult]) -> None:
+    def _fetch(self, number: int, cells: Sequence[int], then: Callable[[], OperationResult]) -> None:
         """Copy a variable from another device of the task; one that was lost is an error."""
         group = self.states.groups[number]
         first = group.cells[0]
@@ -95,7 +95,7 @@ class SimulatedReplica(TakesPart):
                 f"{self.device} has no copy of {first.name} any more: {self.task.name} crashed after the variable was made. Build "
                 "the model again, and restore a checkpoint into it if there is one."
             )
-        size_bytes = sum([cell.aval.size_bytes for cell in group.kept if cell.kind != "slot"])
+        size_bytes = sum([group.cells[position].aval.size_bytes for position in set(cells)])
         self._travel(self.states.devices[number][0], self.device, size_bytes, "read", then)
 
     # -- updating -------------------------------------------------------------------------------------------------
