@@ -44,7 +44,9 @@ def test_metric_that_a_step_would_make_is_refused_by_its_name() -> None:
         sd.MirroredStrategy(2).run(count)
 
 
-@pytest.mark.parametrize("make, path", [(keras.optimizers.Adam, r"adam(_\d+)?/iteration"), (lambda: keras.Variable(1.0, name="own"), "own")])
+@pytest.mark.parametrize(
+    "make, path", [(keras.optimizers.Adam, r"adam(_\d+)?/iteration"), (lambda: keras.Variable(1.0, name="own"), "own")]
+)
 def test_variable_with_a_value_that_a_step_would_make_is_refused_by_its_name(make: Any, path: str) -> None:
     with pytest.raises(InvalidArgumentError, match=rf"would make the Keras variable '{path}', .*before the step"):
         sd.MirroredStrategy(2).run(lambda: make() and None)
