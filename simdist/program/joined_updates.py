@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
-from simdist.program.operations import Operation, Program, Update, VariableHandle
+from simdist.program.operations import Operation, Program, Update
 
 __all__ = ["with_joined_updates"]
 
@@ -19,22 +20,39 @@ __all__ = ["with_joined_updates"]
 def with_joined_updates(program: Program) -> Program:
     """The program, with one update for assignments (or increments) that follow each other."""
     joined: list[Operation] = []
+    together, stored = list[Update](), set[int]()
     for op in program.operations:
-        before = joined[-1] if joined else None
-        if isinstance(op, Update) and isinstance(before, Update) and _may_join(before, op):
-            joined[-1] = Update(op.rule, (*before.variables, *op.variables), (*before.operands, *op.operands))
+        own = _stored(op) if isinstance(op, Update) else set[int]()
+        if together and not (isinstance(op, Update) and _are_alike(together[-1], op) and not stored & own):
+            joined.append(_joined(together))
+            together, stored = [], set()
+        if isinstance(op, Update):
+            together.append(op)
+            stored |= own
         else:
             joined.append(op)
+    joined += [_joined(together)] if together else []
     return program if len(joined) == len(program.operations) else replace(program, operations=tuple(joined))
 
 
-def _may_join(before: Update, op: Update) -> bool:
-    if not isinstance(op.rule, str) or op.rule != before.rule or before.row_reads or op.row_reads:
+def _joined(updates: Sequence[Update]) -> Update:
+    """One update for all of these."""
+    if len(updates) == 1:
+        return updates[0]
+    variables, operands = (
+        tuple(chain.from_iterable(parts)) for parts in zip(*((op.variables, op.operands) for op in updates), strict=True)
+    )
+    return Update(updates[0].rule, variables, operands)
+
+
+def _are_alike(one: Update, other: Update) -> bool:
+    """Whether two updates may be one, as far as their rule and the kinds of their variables say."""
+    if not isinstance(other.rule, str) or one.rule != other.rule or one.row_reads or other.row_reads:
         return False
-    kinds = {variable.assigned_with for variable in (*before.variables, *op.variables)}
-    return len(kinds) == 1 and None not in kinds and not _stored(before.variables) & _stored(op.variables)
+    kinds = {variable.assigned_with for variable in (*one.variables, *other.variables)}
+    return len(kinds) == 1 and None not in kinds
 
 
-def _stored(variables: Sequence[VariableHandle]) -> set[int]:
-    """The identities of variables, and of those that are stored in a part of them or around them."""
-    return {id(handle) for variable in variables for handle in (variable, *variable.overlapping())}
+def _stored(op: Update) -> set[int]:
+    """The identities of an update's variables, and of those that are stored in a part of them or around them."""
+    return {id(handle) for variable in op.variables for handle in (variable, *variable.overlapping())}
