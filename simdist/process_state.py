@@ -19,7 +19,7 @@ from typing import Any, Generic, TextIO, TypeVar, cast
 
 from simdist.simulated_process import SimulatedProcess
 
-__all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed", "kept_state"]
+__all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed", "has_jax_contexts", "kept_state"]
 
 KERAS_STATE = "keras.src.backend.common.global_state"
 JAX_CONFIG = "jax._src.config"
@@ -91,24 +91,29 @@ class TaskContext:
 
     def _leave_jax(self) -> None:
         """Take down every JAX configuration context that this task has open."""
-        config = cast(Any, sys.modules.get(JAX_CONFIG))
-        if config is None:
-            return
-        context = config.trace_context()
-        self._jax = []
-        if context == _clean_jax.get("context"):
-            return
-        unset = config.config_ext.unset
-        for state in config.config_states.values():
-            value = state.get_local()
-            if value is not unset:
-                self._jax.append((state, value))
-                state.set_local(unset)
-        if not self._jax:
-            _clean_jax["context"] = context
+        self._jax = _open_jax_contexts()
+        for state, _ in self._jax:
+            state.set_local(sys.modules[JAX_CONFIG].config_ext.unset)
 
 
 _clean_jax: dict[str, Any] = {}
+
+
+def has_jax_contexts() -> bool:
+    """Whether JAX is configured for this thread alone, by a ``with`` that is open: another thread would compute otherwise."""
+    return bool(_open_jax_contexts())
+
+
+def _open_jax_contexts() -> list[tuple[Any, Any]]:
+    """JAX's settings that differ for this thread, with their values."""
+    config = cast(Any, sys.modules.get(JAX_CONFIG))
+    if config is None or (context := config.trace_context()) == _clean_jax.get("context"):
+        return []
+    unset = config.config_ext.unset
+    found = [(state, value) for state in config.config_states.values() if (value := state.get_local()) is not unset]
+    if not found:
+        _clean_jax["context"] = context
+    return found
 
 
 class kept_state:

@@ -67,7 +67,7 @@ def few_replicas_in_a_loop(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simdist.ledger.replica_lanes.FEW_LANES", 1)
+        patch.setattr("simdist.ledger.equal_calls.FEW_LANES", 1)
         yield
 
 

@@ -163,26 +163,27 @@ def combined_packs(schedule: Schedule, packs: Sequence[Sequence[jax.Array]]) -> 
     if len(groups) == 1 and all(len(set(leaf)) == 1 for leaf in groups[0].leaves):
         # All chunks are added alike, so the arrays need not lie in stacks.
         return [tree_sum(groups[0], [packs[leaf[0]][n] for leaf in groups[0].leaves]) for n in range(len(packs[0]))]
-    return combined_stacks(schedule, [jnp.stack(arrays) for arrays in zip(*packs, strict=True)])
+    return combined_stacks(schedule, [[jnp.stack(arrays) for arrays in zip(*packs, strict=True)]])
 
 
-def combined_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax.Array]:
+def combined_stacks(schedule: Schedule, parts: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
     """As `combined_packs`, for data that lie in stacks already.
 
     Args:
         schedule: of an all-reduce, reduce or reduce-scatter.
-        stacks: arrays (r, p...) of one dtype, of all r ranks each.
+        parts: for some ranks that follow each other, and for those after them, and so on: arrays (ranks, p...) of one dtype. All r ranks
+            may be one part.
 
     Returns:
         The sums (p...), array by array; the bits are those of `combined_packs`.
 
     Example:
         >>> from simdist.collectives.ring import RING
-        >>> stacks = [jnp.float32([[1, 2, 3], [1, 2, 3]]), jnp.float32([[[4]], [[4]]])]
-        >>> [total.tolist() for total in combined_stacks(RING.schedule(2), stacks)]
+        >>> one, other = jnp.float32([[1, 2, 3]]), jnp.float32([[[4]]])
+        >>> [total.tolist() for total in combined_stacks(RING.schedule(2), [[one, other], [one, other]])]
         [[2.0, 4.0, 6.0], [[8.0]]]
     """
     if schedule.num_ranks == 1:
-        return [stack[0] for stack in stacks]
-    edges = boundaries(sum(math.prod(stack.shape[1:]) for stack in stacks), schedule.num_chunks)
-    return added_by_chunk(additions(schedule), edges, stacks)
+        return [stack[0] for stack in parts[0]]
+    edges = boundaries(sum(math.prod(stack.shape[1:]) for stack in parts[0]), schedule.num_chunks)
+    return added_by_chunk(additions(schedule), edges, parts)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simdist.arguments import require_shallow
+from simdist.data.aligned import aligned_copy
 from simdist.errors import InvalidArgumentError
 from simdist.program.narrowing import kept_dtype, narrowed, require_unmasked
 
@@ -200,9 +201,7 @@ def frozen(array: Array) -> Array:
     owner: object = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:
-            array = array.copy()
-            array.flags.writeable = False
-            return array
+            return aligned_copy(array)
         owner = owner.base
     return array
 

@@ -94,6 +94,12 @@ class MappedTable(Table):
             return tuple(np.empty((0, *shape), dtype_of(name)) for shape, name in specs)
         return tuple(stack_leaf(column) for column in zip(*self.checked(rows.tolist()), strict=True))
 
+    def read(self, rows: Array) -> Leaves:
+        if self.pending or not rows.size:
+            return self.take(rows)
+        self.require(rows)
+        return super().read(rows)
+
     def compute(self, rows: Array) -> None:
         if not self.pending:
             self.require(rows)

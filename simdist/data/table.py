@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from simdist.data.aligned import rows_of, rows_taken
 from simdist.data.leaves import Array, Leaves, Scalar, Structure, frozen
 
 __all__ = ["Signature", "Table", "digest"]
@@ -108,7 +109,11 @@ class Table:
         """The leaves at `rows`: shape [*rows.shape, ...]."""
         if rows.ndim == 0:
             return tuple(np.asarray(column[int(rows)]) for column in self._columns)
-        return tuple([column.take(rows, 0) for column in self._columns])
+        return tuple([rows_taken(column, rows) for column in self._columns])
+
+    def read(self, rows: Array) -> Leaves:
+        """As `take`, of rows (k), for those who only read: parts of the columns, where the rows follow each other."""
+        return tuple([rows_of(column, rows) for column in self._columns])
 
     def compute(self, rows: Array) -> None:
         """Make sure that these rows exist; raises what computing them raises."""

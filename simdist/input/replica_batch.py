@@ -94,7 +94,6 @@ def leaves_of_all(parts: Sequence[ReplicaBatch]) -> list[list[Array]]:
         return [list(arrays) for arrays in zip(*(part.leaves() for part in parts), strict=True)]
     edges = np.cumsum([0, *map(len, rows)]).tolist()
     leaves: list[list[Array]] = []
-    for column in table.take(np.concatenate(rows)):
-        column.flags.writeable = False
+    for column in table.read(np.concatenate(rows)):
         leaves.append([column[start:stop] for start, stop in pairwise(edges)])
     return leaves

@@ -28,10 +28,12 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.ledger.computing import Computing
 from simdist.ledger.entry import Branch, Entry, Site, Where
 from simdist.ledger.heap import Heaps
+from simdist.ledger.lane_kernels import lane_kernel, lanes_of
 from simdist.ledger.pending import Pending
 from simdist.ledger.plans import ComputePlans
 from simdist.ledger.registers import RegisterFile
-from simdist.ledger.replica_lanes import ReplicaLane, ReplicaLanes, lane_kernel, lanes_of, stack_of
+from simdist.ledger.replica_lane import ReplicaLane, num_lanes, stacks_of
+from simdist.ledger.replica_lanes import ReplicaLanes
 from simdist.ledger.sharded import JaxDevice, mesh_devices
 from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel
@@ -178,7 +180,7 @@ class Ledger:
         if batch is not None:
             arrays.extend(batch.leaves())
         with jax.core.eval_context():
-            results = self.plans.run_kernel(site.kernel, [*arrays, *host], where)
+            results = self.plans.calls.run_kernel(site.kernel, [*arrays, *host], where)
         self.pending.computed += 1
         return [Bundle(avals, part) for avals, part in zip(site.writes, site.split(results), strict=True)]
 
@@ -213,7 +215,7 @@ class Ledger:
         if lane.file is None and lane.arrays is None and lane.stack is not None:
             kernel = lane_kernel(lane.stack.avals)
             site = self.site(kernel, [lane.stack.avals], [lane.avals])
-            lane.take(self.call(site, [lane.stack], None, (np.array(lane.number, np.int32),), "a lane")[0])
+            lane.take(self.call(site, [lane.stack], None, (np.array(lane.row, np.int32),), "a lane")[0])
         return lane.file is not None
 
     def _branch(self, site: Site, table: ColumnTable | None, batch: StepBatch | None) -> int:
@@ -262,7 +264,7 @@ class Ledger:
         if lane.whole is not None:
             lane.arrays = self.arrays(lane.whole)
         elif lane.arrays is None and lane.file is None and lane.stack is not None:
-            lane.arrays = tuple([np.array(np.asarray(leaf)[lane.number]) for leaf in self.arrays(lane.stack)])
+            lane.arrays = tuple([np.array(np.asarray(leaf)[lane.row]) for leaf in self.arrays(lane.stack)])
 
     def parts(self, bundle: Bundle) -> Arrays:
         """The arrays of a bundle, to put them together anew; where no numbers are computed, what stands in for them."""
@@ -282,9 +284,10 @@ class Ledger:
                 assert bundle.file is not None
                 if not bundle.file.tables:
                     bundle.arrays = bundle.file.get(bundle.register)
-        stack = stack_of(bundles) if self.plans.has_long_calls else None
-        if stack is not None and stack.arrays is not None:
-            for lane, arrays in zip(bundles, lanes_of(stack, len(bundles)), strict=True):
+        stacks = stacks_of(bundles) if self.plans.has_long_calls else []
+        if stacks and all(stack.arrays is not None for stack in stacks):
+            lanes = [arrays for stack in stacks for arrays in lanes_of(stack, num_lanes(stack))]
+            for lane, arrays in zip(bundles, lanes, strict=True):
                 lane.arrays = arrays
 
     def flush(self) -> None:

@@ -8,15 +8,15 @@ differ is called by itself from then on. The equality of the plans (class E1) do
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 import jax
 import numpy as np
 
 from simdist.ledger.batched import Batches
-from simdist.ledger.entry import Branch, Entry, Where, describe
+from simdist.ledger.call_by_call import CallByCall
+from simdist.ledger.entry import Branch, Entry
 from simdist.ledger.heap import Heap
-from simdist.ledger.in_place import DonatingKernel, InPlace
+from simdist.ledger.in_place import InPlace
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import INDEX_BITS, RegisterFile, index_of
 from simdist.ledger.replay import CHUNK, Machine
@@ -75,6 +75,7 @@ class ComputePlans:
         self.branches = branches
         self.files = files
         self.machine = Machine()
+        self.calls = CallByCall(pending, branches)
         self.batches = ShardedBatches(devices) if numerics == "shard_map" else Batches()
         self.proved: set[Kernel] = set()
         self.refuted: set[Kernel] = set()
@@ -96,7 +97,7 @@ class ComputePlans:
         elif self.numerics in BATCHED:
             self.batches.run(entries, self.branches, self.pending, noted)
         else:
-            self._loop(entries, noted)
+            self.calls.run(entries, noted)
 
     def add_sums(self, needed: list[bool]) -> None:
         """Add to the entries of the queue that are needed now what can be computed together with them."""
@@ -134,7 +135,7 @@ class ComputePlans:
         if replays and count >= least:
             self._replay(entries[:count], noted, True)
         else:
-            self._loop(entries[: count + 1] if replays else entries, noted)
+            self.calls.run(entries[: count + 1] if replays else entries, noted)
         needed = {register for entry in self.pending.entries for register in entry[2]}
         for file in self.pending.files:
             file.drop_dead(needed)
@@ -163,33 +164,6 @@ class ComputePlans:
         tables = self.files[avals].tables if avals in self.files else ()
         return num_bytes(avals) - sum([avals[position].size_bytes for position in tables])
 
-    def run_kernel(self, kernel: Kernel | DonatingKernel, arguments: Sequence[Array], where: Where) -> tuple[jax.Array, ...]:
-        """Call a kernel; its error says where in the run it happened."""
-        try:
-            return kernel(*arguments)
-        except Exception as error:
-            error.add_note(f"while computing {kernel.name} of {describe(where)}")
-            raise
-
-    def _loop(self, entries: Sequence[Entry], noted: Sequence[BaseException]) -> None:
-        files = self.pending.files
-        in_place = InPlace(self.pending.entries, self.branches, files)
-        for number, (_, code, reads, writes, fed, where) in enumerate(entries):
-            if noted:
-                return
-            branch = self.branches[code]
-            if number in in_place.dead:
-                in_place.run(number, partial(self.run_kernel, where=where))
-                self.pending.pop()
-                continue
-            arrays: list[Array] = []
-            for register in reads:
-                arrays.extend(files[register >> INDEX_BITS].get(register))
-            results = self.run_kernel(branch.site.kernel, [*arrays, *branch.arguments(fed)], where)
-            for register, part in zip(writes, branch.site.split(results), strict=True):
-                files[register >> INDEX_BITS].put(register, part)
-            self.pending.pop()
-
     def land(self) -> None:
         """Wait for the scan that goes on; if it fails, its entries stand in the queue again, and its kernels are called from now on."""
         self.refuted |= self._kernels(self.pending.land())
@@ -197,7 +171,7 @@ class ComputePlans:
     def _replay(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> None:
         kernels = self._kernels(entries)
         if kernels & self.refuted:
-            self._loop(entries, noted)
+            self.calls.run(entries, noted)
             return
         count = self._proved_before(entries) if kernels - self.proved else len(entries)
         if count == len(entries):
@@ -218,7 +192,7 @@ class ComputePlans:
         passage = self._passage(entries) if self.pending.has_tables else Passage(len(entries), {}, {})
         found = self._scanned(entries, noted, wait, self._buffers(passage))
         if found is None:
-            self._loop(entries, noted)
+            self.calls.run(entries, noted)
             return
         stacks, buffers, count = found
         if wait:
@@ -251,7 +225,7 @@ class ComputePlans:
         """Compute entries both ways, and note which kernels may be replayed; what counts are the numbers of the calls."""
         passage = self._passage(entries) if self.pending.has_tables else Passage(len(entries), {}, {})
         found = self._scanned(entries, noted, True, [buffer.copy() for buffer in self._buffers(passage, True)])
-        self._loop(entries, noted)
+        self.calls.run(entries, noted)
         if found is None or noted:
             return
         stacks = dict(zip(self.pending.heaps, map(np.asarray, found[0]), strict=True))

@@ -71,12 +71,12 @@ class Combinations:
             known = self._known[key] = _combination(collective, schedule, given, scale)
         return known
 
-    def of_stack(self, collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
-        """The combination of an all-reduce, or of rows of a table, whose operands are the lanes of one stack of this type."""
-        key = (collective.kind, id(schedule), "stack", stack, scale, *_table_of(collective))
+    def of_stacks(self, collective: Collective, schedule: Schedule | None, stacks: tuple[BundleType, ...], scale: float) -> Combination:
+        """The combination of an all-reduce, or of rows of a table, whose operands are the lanes of stacks of these types, in order."""
+        key = (collective.kind, id(schedule), "stacks", stacks, scale, *_table_of(collective))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _sum_of_stack(collective, schedule, stack, scale)
+            known = self._known[key] = _sum_of_stacks(collective, schedule, stacks, scale)
         return known
 
 
@@ -85,18 +85,32 @@ def _table_of(collective: Collective) -> tuple[object, ...]:
     return (collective.outputs, collective.sum_rows) if collective.kind == SPARSE_SUM else ()
 
 
-def _sum_of_stack(collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
+def _sum_of_stacks(collective: Collective, schedule: Schedule | None, stacks: tuple[BundleType, ...], scale: float) -> Combination:
     if collective.kind == SPARSE_SUM:
-        return _sum_of_stacked_rows(collective, schedule, stack, scale)
+        return _sum_of_stacked_rows(collective, schedule, stacks, scale)
 
     def run(*arrays: jax.Array) -> list[jax.Array]:
         assert schedule is not None
-        return [_scaled(total, scale) for total in added_stacks(schedule, arrays)]
+        return [_scaled(total, scale) for total in added_stacks(schedule, _parts(arrays, stacks))]
 
-    kernel = _kernel("stack", collective, schedule, stack, scale, run)
-    if not any(is_half(aval.dtype) for aval in stack):  # of so few bits, another order makes other numbers, and infinite ones
+    kernel = _kernel(_form_of(stacks), collective, schedule, _all(stacks), scale, run)
+    if len(stacks) == 1 and not any(is_half(aval.dtype) for aval in stacks[0]):  # of so few bits, another order makes infinite numbers
         adds_lanes(kernel, scale)
-    return Combination(schedule, kernel, (stack,), (kernel.out_avals,), True)
+    return Combination(schedule, kernel, stacks, (kernel.out_avals,), True)
+
+
+def _form_of(stacks: tuple[BundleType, ...]) -> str:
+    return f"stacks of {[stack[0].shape[0] for stack in stacks]}"
+
+
+def _all(bundles: Sequence[BundleType]) -> BundleType:
+    return tuple([aval for avals in bundles for aval in avals])
+
+
+def _parts(arrays: Sequence[jax.Array], bundles: Sequence[BundleType]) -> list[list[jax.Array]]:
+    """The arrays of each bundle."""
+    each = iter(arrays)
+    return [[next(each) for _ in avals] for avals in bundles]
 
 
 def _kernel(
@@ -125,7 +139,7 @@ def _combination(collective: Collective, schedule: Schedule | None, given: tuple
         sums = added(schedule, [arrays[rank * count : (rank + 1) * count] for rank in range(ranks)])
         return [_scaled(total, scale) for total in sums]
 
-    kernel = _kernel(f"{ranks} ranks", collective, schedule, tuple([aval for avals in given for aval in avals]), scale, run)
+    kernel = _kernel(f"{ranks} ranks", collective, schedule, _all(given), scale, run)
     if collective.kind != "reduce_scatter":
         return Combination(schedule, kernel, given, (kernel.out_avals,), True)
     share = len(kernel.out_avals) // ranks
@@ -139,8 +153,7 @@ def _sum_of_tables(collective: Collective, schedule: Schedule | None, given: tup
 
     def run(*arrays: jax.Array) -> list[jax.Array]:
         assert schedule is not None
-        each = iter(arrays)
-        parts = [[next(each) for _ in avals] for avals in given]
+        parts = _parts(arrays, given)
         if schedule.kind == "all_gather":
             ids, rows = (jnp.concatenate(both) for both in zip(*parts, strict=True))
             return _sum_of_rows(collective, ids, rows, scale)
@@ -148,19 +161,20 @@ def _sum_of_tables(collective: Collective, schedule: Schedule | None, given: tup
         return [_scaled(total, scale) for total in added(schedule, dense)]
 
     form = f"{[len(avals) for avals in given]} of {num_rows} rows, {collective.sum_rows} in the sum"
-    kernel = _kernel(form, collective, schedule, tuple([aval for avals in given for aval in avals]), scale, run)
+    kernel = _kernel(form, collective, schedule, _all(given), scale, run)
     return Combination(schedule, kernel, given, (kernel.out_avals,), True)
 
 
-def _sum_of_stacked_rows(collective: Collective, schedule: Schedule | None, stack: BundleType, scale: float) -> Combination:
-    """The combination of ids [r, k] and rows [r, k, ...] that are gathered."""
+def _sum_of_stacked_rows(collective: Collective, schedule: Schedule | None, stacks: tuple[BundleType, ...], scale: float) -> Combination:
+    """The combination of ids [r, k] and rows [r, k, ...] that are gathered, of the replicas of each stack."""
 
-    def run(ids: jax.Array, rows: jax.Array) -> list[jax.Array]:
+    def run(*arrays: jax.Array) -> list[jax.Array]:
+        ids, rows = (jnp.concatenate(column) for column in zip(*_parts(arrays, stacks), strict=True))
         return _sum_of_rows(collective, ids.reshape(-1), rows.reshape(-1, *rows.shape[2:]), scale)
 
-    form = f"stack of {collective.outputs[0].shape[0]} rows, {collective.sum_rows} in the sum"
-    kernel = _kernel(form, collective, schedule, stack, scale, run)
-    return Combination(schedule, kernel, (stack,), (kernel.out_avals,), True)
+    form = f"{_form_of(stacks)} of {collective.outputs[0].shape[0]} rows, {collective.sum_rows} in the sum"
+    kernel = _kernel(form, collective, schedule, _all(stacks), scale, run)
+    return Combination(schedule, kernel, stacks, (kernel.out_avals,), True)
 
 
 def _sum_of_rows(collective: Collective, ids: jax.Array, rows: jax.Array, scale: float) -> list[jax.Array]:
@@ -194,14 +208,15 @@ def added(schedule: Schedule, parts: Sequence[Sequence[jax.Array]]) -> list[jax.
     return sums
 
 
-def added_stacks(schedule: Schedule, stacks: Sequence[jax.Array]) -> list[jax.Array]:
-    """As `added`, where the ranks' arrays are stacks already: [ranks, ...] each."""
-    sums = list(stacks)
+def added_stacks(schedule: Schedule, parts: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
+    """As `added`, where the ranks' arrays are stacks already: for each part of the ranks [ranks of it, ...] each."""
+    sums = list(parts[0])
     by_dtype: dict[DType, list[int]] = {}
-    for number, stack in enumerate(stacks):
+    for number, stack in enumerate(sums):
         by_dtype.setdefault(stack.dtype, []).append(number)
     for numbers in by_dtype.values():
-        for number, total in zip(numbers, combined_stacks(schedule, [stacks[n] for n in numbers]), strict=True):
+        totals = combined_stacks(schedule, [[stacks[n] for n in numbers] for stacks in parts])
+        for number, total in zip(numbers, totals, strict=True):
             sums[number] = total
     return sums
 

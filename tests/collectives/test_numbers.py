@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -84,28 +85,48 @@ def test_combined_has_the_bits_of_the_transfers_for_any_shape(name: str, n: int,
         assert bits(result) == bits(reference)
 
 
+@pytest.mark.parametrize("block_bytes", [chunk_sums.BLOCK_BYTES, 100])
 @pytest.mark.parametrize(("name", "n"), sampled(MANY, covering(MANY)))
-def test_sums_of_stacks_and_of_packs_have_the_bits_of_the_transfers(name: str, n: int) -> None:
+def test_sums_of_stacks_and_of_packs_have_the_bits_of_the_transfers(
+    name: str, n: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_sums, "BLOCK_BYTES", block_bytes)  # the smaller one: chunks of several pieces
     schedule, rng = ALL_REDUCE[name].schedule(n), np.random.default_rng(n)
     stacks = [jnp.asarray(rng.standard_normal((n, *shape)), jnp.float32) for shape in ((7, 5), (3,), (1, 2))]
     packs = [[stack[rank] for stack in stacks] for rank in range(n)]
     # The arrays travel end to end, so chunks begin in one and end in the next.
     whole = run_schedule(schedule, [np.concatenate([np.ravel(array) for array in pack]) for pack in packs])[0]
-    for sums in (combined_stacks(schedule, stacks), combined_packs(schedule, packs)):
+    cuts = [[0, n], [0, 1, n], [0, n // 2, n - 1, n]]
+    in_parts = [[[stack[first:end] for stack in stacks] for first, end in pairwise(cut) if first < end] for cut in cuts]
+    for sums in (*(combined_stacks(schedule, parts) for parts in in_parts), combined_packs(schedule, packs)):
         assert bits(np.concatenate([np.ravel(array) for array in sums])) == bits(whole)
 
 
+def test_pieces_fit_into_a_block_and_the_code_is_as_long_for_many_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def equations(block_bytes: int) -> list[Any]:
+        monkeypatch.setattr(chunk_sums, "BLOCK_BYTES", block_bytes)
+        data = jnp.zeros((8, 8_000))
+        return list(equations_in(jax.make_jaxpr(lambda stack: combined_stacks(ALL_REDUCE["ring"].schedule(8), [[stack]]))(data).jaxpr))
+
+    one, many = equations(8_000 * 4), equations(1_000)
+    assert [equation.primitive for equation in one] == [equation.primitive for equation in many]
+    (block,) = [equation.outvars[0].aval for equation in many if equation.primitive.name == "optimization_barrier"]
+    assert block.shape == (8, 32), "of 32 bytes a column: a chunk of 1,000 columns is 32 pieces"
+
+
 @pytest.mark.parametrize(("most", "in_a_run", "loops"), [(0, 16, 3), (4 * 6, 16, 2), (10**6, 16, 1), (10**6, 2, 2)])
+@pytest.mark.parametrize("cut", [[0, 6], [0, 2, 6]])
 def test_some_small_stacks_are_added_in_one_loop_with_the_same_bits(
-    most: int, in_a_run: int, loops: int, monkeypatch: pytest.MonkeyPatch
+    most: int, in_a_run: int, loops: int, cut: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunk_sums, "MOST_JOINED", most)
     monkeypatch.setattr(chunk_sums, "MOST_IN_A_RUN", in_a_run)
     schedule = ALL_REDUCE["ring"].schedule(6)
     stacks = [uneven(6, shape, len(shape)) for shape in ((7, 5), (3,), (0, 2), (1, 2))]
-    jaxpr = jax.make_jaxpr(lambda arrays: combined_stacks(schedule, arrays))(stacks).jaxpr
+    parts = [[jnp.asarray(stack[first:end]) for stack in stacks] for first, end in pairwise(cut)]
+    jaxpr = jax.make_jaxpr(lambda arrays: combined_stacks(schedule, arrays))(parts).jaxpr
     assert [equation.primitive.name for equation in equations_in(jaxpr)].count("scan") == loops
-    found = combined_stacks(schedule, list(map(jnp.asarray, stacks)))
+    found = combined_stacks(schedule, parts)
     assert [array.shape for array in found] == [stack.shape[1:] for stack in stacks]
     whole = run_schedule(schedule, [np.concatenate([stack[rank].ravel() for stack in stacks]) for rank in range(6)])[0]
     assert bits(np.concatenate([np.ravel(array) for array in found])) == bits(whole)

@@ -91,7 +91,7 @@ def test_arrays_that_are_too_large_for_a_heap_are_batched_too(on_host: bool, mon
     monkeypatch.setattr(registers, "HUGE_BYTES", 8)
     workers = Locals(on_host)
     assert all(file.tables for file in workers.ledger.files.values())
-    alone = counted(monkeypatch, workers.ledger.plans, "run_kernel")
+    alone = counted(monkeypatch, workers.ledger.plans.calls, "run_kernel")
     for _ in range(3):
         workers.step()
         workers.ledger.flush()

@@ -11,8 +11,8 @@ import pytest
 import simdist as sd
 from simdist import keras
 from simdist.ledger import computing, plans
+from simdist.ledger.call_by_call import CallByCall
 from simdist.ledger.ledger import Ledger
-from simdist.ledger.plans import ComputePlans
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
@@ -76,16 +76,16 @@ def test_what_nobody_can_read_is_not_begun() -> None:
 
 def test_a_call_that_fails_where_it_is_begun_fails_where_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, made = noted("deferred", LONG)
-    original = ComputePlans.run_kernel
+    original = CallByCall.run_kernel
 
-    def run_kernel(plans: ComputePlans, *arguments: Any) -> Any:
+    def run_kernel(calls: CallByCall, *arguments: Any) -> Any:
         raise MemoryError("too large")
 
-    monkeypatch.setattr(ComputePlans, "run_kernel", run_kernel)
+    monkeypatch.setattr(CallByCall, "run_kernel", run_kernel)
     ledger.begin()
     with pytest.raises(MemoryError, match="too large"):
         ledger.arrays(made)
-    monkeypatch.setattr(ComputePlans, "run_kernel", original)
+    monkeypatch.setattr(CallByCall, "run_kernel", original)
     assert np.asarray(ledger.arrays(made)[0])[0] == 2.0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import simdist as sd
 from simdist.ledger import computing
-from simdist.ledger.plans import ComputePlans
+from simdist.ledger.call_by_call import CallByCall
 
 STEPS = 40
 
@@ -17,15 +17,15 @@ STEPS = 40
 @pytest.fixture
 def fail_at(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The n-th kernel call raises, once."""
-    left, original = [0, RuntimeError()], ComputePlans.run_kernel
+    left, original = [0, RuntimeError()], CallByCall.run_kernel
 
-    def run_kernel(plans: ComputePlans, *arguments: Any) -> Any:
+    def run_kernel(calls: CallByCall, *arguments: Any) -> Any:
         left[0] -= 1
         if left[0] == 0:
             raise left[1]
-        return original(plans, *arguments)
+        return original(calls, *arguments)
 
-    monkeypatch.setattr(ComputePlans, "run_kernel", run_kernel)
+    monkeypatch.setattr(CallByCall, "run_kernel", run_kernel)
     return lambda number, error: left.__setitem__(slice(None), [number, error])
 
 
@@ -67,7 +67,7 @@ def test_an_impatient_ctrl_c_while_a_full_ledger_makes_room_ends_the_wait_and_lo
 def test_an_error_that_stays_comes_to_whoever_looks(fail_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(computing, "FULL", 8)
     coordinator, variable = scheduled("loop")
-    monkeypatch.setattr(ComputePlans, "run_kernel", lambda *_: (_ for _ in ()).throw(MemoryError("full")))
+    monkeypatch.setattr(CallByCall, "run_kernel", lambda *_: (_ for _ in ()).throw(MemoryError("full")))
     coordinator.join()
     with pytest.raises(MemoryError, match="full"):
         variable.numpy()

@@ -10,8 +10,8 @@ import pytest
 
 import simdist as sd
 from simdist.ledger import computing, pending
+from simdist.ledger.call_by_call import CallByCall
 from simdist.ledger.ledger import Ledger
-from simdist.ledger.plans import ComputePlans
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
@@ -80,14 +80,14 @@ def test_reads_of_what_is_known_do_not_compute_what_is_pending_at_once(passed: l
 def test_an_error_of_what_nobody_reads_yet_is_raised_by_its_own_read(passed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger("loop")
     mine, others = noted(ledger), noted(ledger, 1)
-    original = ComputePlans.run_kernel
+    original = CallByCall.run_kernel
 
-    def run_kernel(plans: ComputePlans, *arguments: Any) -> Any:
+    def run_kernel(calls: CallByCall, *arguments: Any) -> Any:
         if len(ledger.entries) == 1:  # the last one, of the others
             raise MemoryError("of the others")
-        return original(plans, *arguments)
+        return original(calls, *arguments)
 
-    monkeypatch.setattr(ComputePlans, "run_kernel", run_kernel)
+    monkeypatch.setattr(CallByCall, "run_kernel", run_kernel)
     values = [float(ledger.arrays(bundle)[0]) for bundle in mine]
     assert values == np.cumsum(np.arange(MANY, dtype=np.float32)).tolist()
     with pytest.raises(MemoryError, match="of the others"):

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simdist.ledger import plans, replica_lanes
+from simdist.ledger import equal_calls, plans, side_by_side
+from simdist.ledger.equal_calls import FEW_LANES
+from simdist.ledger.lane_kernels import LANES_AT_ONCE, lanes_of
 from simdist.ledger.ledger import Ledger
-from simdist.ledger.replica_lanes import FEW_LANES, LANES_AT_ONCE, ReplicaLane, lanes_of, stack_of
+from simdist.ledger.replica_lane import ReplicaLane, num_lanes, stacks_of
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
 
@@ -41,9 +43,8 @@ def test_equal_calls_are_one_entry_whose_results_are_lanes_of_one_stack() -> Non
     made = [lanes.call(lane, site, [shared], None, (fed[lane],))[0] for lane in (2, 0, 3, 1)]
     made = [made[1], made[3], made[0], made[2]]
     assert len(ledger.entries) == 1
-    stack = stack_of(made)
-    assert stack is not None
-    assert stack_of(made[::-1]) is stack_of(made[:3]) is None, "lanes in another order, or not all of them, are no stack"
+    assert [num_lanes(stack) for stack in stacks_of(made)] == [4]
+    assert stacks_of(made[::-1]) == stacks_of(made[:3]) == [], "lanes in another order, or not all of them, are no stack"
     (array,) = shared.arrays or ()
     for lane, bundle in enumerate(made):
         np.testing.assert_array_equal(ledger.arrays(bundle)[0], twice(array, fed[lane]))
@@ -85,7 +86,7 @@ def test_lanes_are_read_as_they_are_by_the_next_call_of_all() -> None:
 
 @pytest.mark.parametrize(("count", "entries"), [(2, 2), (FEW_LANES, FEW_LANES), (FEW_LANES + 1, 1)])
 def test_few_calls_are_noted_one_by_one(count: int, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_lanes, "FEW_LANES", FEW_LANES)
+    monkeypatch.setattr(equal_calls, "FEW_LANES", FEW_LANES)
     ledger, rng = Ledger("deferred"), np.random.default_rng(1)
     site, lanes = ledger.site(TWICE, [ONE], [ONE]), ledger.lanes(count)
     a, fed = Bundle.of([vector(rng)]), [vector(rng) for _ in range(count)]
@@ -93,6 +94,63 @@ def test_few_calls_are_noted_one_by_one(count: int, entries: int, monkeypatch: p
     assert len(ledger.entries) == entries
     for lane in range(count):
         np.testing.assert_array_equal(ledger.arrays(made[lane])[0], twice((a.arrays or ())[0], fed[lane]))
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of any size are cut for two cores."""
+    monkeypatch.setattr(side_by_side, "num_cores", lambda: 2)
+    monkeypatch.setattr(equal_calls, "HEAVY_BYTES", 1)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize(("count", "widths"), [(4, [2, 2]), (6, [3, 3]), (5, [5])])
+def test_calls_that_take_long_are_cut_into_equal_parts(count: int, widths: list[int]) -> None:
+    ledger, rng = Ledger("loop"), np.random.default_rng(8)
+    once, again = ledger.site(TWICE, [ONE], [ONE]), ledger.site(BOTH, [ONE, ONE], [ONE, ONE])
+    lanes, shared, fed = ledger.lanes(count), Bundle.of([vector(rng)]), [vector(rng) for _ in range(count)]
+    first = [lanes.call(lane, once, [shared], None, (fed[lane],))[0] for lane in range(count)]
+    assert list(map(num_lanes, stacks_of(first))) == widths
+    second = [lanes.call(lane, again, [first[lane], shared])[1] for lane in range(count)]
+    assert list(map(num_lanes, stacks_of(second))) == widths, "what reads parts is cut into the same ones"
+    assert len(ledger.entries) == 2 * len(widths), "and no lane is cut out"
+    (array,) = shared.arrays or ()
+    ledger.compute(second)
+    for lane in range(count):
+        np.testing.assert_array_equal(ledger.arrays(second[lane])[0], twice(array, fed[lane]) - array)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize(("numerics", "parts"), [("deferred", 2), ("loop", 2), ("replay", 1), ("eager", 1), ("vmap", 1)])
+def test_calls_are_cut_where_parts_can_be_computed_side_by_side(numerics: str, parts: int) -> None:
+    ledger, rng = Ledger(numerics), np.random.default_rng(9)
+    site, lanes, shared = ledger.site(TWICE, [ONE], [ONE]), ledger.lanes(4), Bundle.of([vector(rng)])
+    made = [lanes.call(lane, site, [shared], None, (vector(rng),))[0] for lane in range(4)]
+    assert len(stacks_of(made)) == parts
+
+
+def test_calls_that_take_no_time_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "num_cores", lambda: 2)
+    ledger, rng = Ledger("loop"), np.random.default_rng(9)
+    site, lanes, shared = ledger.site(TWICE, [ONE], [ONE]), ledger.lanes(4), Bundle.of([vector(rng)])
+    made = [lanes.call(lane, site, [shared], None, (vector(rng),))[0] for lane in range(4)]
+    assert len(stacks_of(made)) == 1
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_stacks_that_are_cut_at_other_places_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, rng = Ledger("loop"), np.random.default_rng(10)
+    once, both = ledger.site(TWICE, [ONE], [ONE]), ledger.site(BOTH, [ONE, ONE], [ONE, ONE])
+    lanes, shared, fed = ledger.lanes(4), Bundle.of([vector(rng)]), [vector(rng) for _ in range(8)]
+    in_two = [lanes.call(lane, once, [shared], None, (fed[lane],))[0] for lane in range(4)]
+    monkeypatch.setattr(side_by_side, "num_cores", lambda: 1)
+    whole = [lanes.call(lane, once, [shared], None, (fed[4 + lane],))[0] for lane in range(4)]
+    made = [lanes.call(lane, both, [in_two[lane], whole[lane]])[1] for lane in range(4)]
+    assert [len(stacks_of(bundles)) for bundles in (in_two, whole, made)] == [2, 1, 1]
+    assert len(ledger.entries) == 2 + 1 + 1 + 1, "the last but one joins the two"
+    (array,) = shared.arrays or ()
+    for lane in range(4):
+        np.testing.assert_array_equal(ledger.arrays(made[lane])[0], twice(array, fed[lane]) - twice(array, fed[4 + lane]))
 
 
 def test_calls_that_are_the_same_are_made_once() -> None:
@@ -213,35 +271,47 @@ actions = st.lists(st.tuples(st.sampled_from(["twice", "both", "look", "look at 
 @settings(max_examples=25, deadline=None)
 @given(actions, st.permutations(range(3)), st.sampled_from(PLANS))
 def test_any_story_has_the_numbers_of_numpy(story: list[tuple[str, int]], order: list[int], plan: str) -> None:
+    has_the_numbers_of_numpy(story, order, plan)
+
+
+@settings(max_examples=25, deadline=None)
+@given(actions, st.permutations(range(4)), st.sampled_from(["loop", "deferred"]))
+def test_any_story_in_parts_has_the_numbers_of_numpy(story: list[tuple[str, int]], order: list[int], plan: str) -> None:
+    with patch.object(side_by_side, "num_cores", lambda: 2), patch.object(equal_calls, "HEAVY_BYTES", 1):
+        has_the_numbers_of_numpy(story, order, plan)
+
+
+def has_the_numbers_of_numpy(story: list[tuple[str, int]], order: list[int], plan: str) -> None:
+    count = len(order)
     ledger, rng = Ledger(plan), np.random.default_rng(6)
     once, both = ledger.site(TWICE, [ONE], [ONE]), ledger.site(BOTH, [ONE, ONE], [ONE, ONE])
-    bundles = [Bundle.of([vector(rng)]) for _ in range(3)]
+    bundles = [Bundle.of([vector(rng)]) for _ in range(count)]
     expected = [(bundle.arrays or ())[0] for bundle in bundles]
     for kind, number in story:
-        lanes = ledger.lanes(3)
+        lanes = ledger.lanes(count)
         made: list[Bundle] = list(bundles)
         if kind == "twice":
-            fed = [vector(rng) for _ in range(3)]
+            fed = [vector(rng) for _ in range(count)]
             for lane in order:
                 (made[lane],) = lanes.call(lane, once, [bundles[lane]], None, (fed[lane],))
                 if number == lane:
                     ledger.arrays(made[lane])
             expected = [twice(value, more) for value, more in zip(expected, fed, strict=True)]
         elif kind == "both":
-            shared, other = bundles[number % 3], expected[number % 3]
+            shared, other = bundles[number % count], expected[number % count]
             for lane in order:
                 made[lane] = lanes.call(lane, both, [bundles[lane], shared])[0]
             expected = [value * np.float32(0.5) + other for value in expected]
         elif kind == "look":
-            np.testing.assert_allclose(ledger.arrays(bundles[number % 3])[0], expected[number % 3], rtol=1e-6)
+            np.testing.assert_allclose(ledger.arrays(bundles[number % count])[0], expected[number % count], rtol=1e-6)
         elif kind == "look at all":
             with patch.object(plans, "LONG_BYTES", number % 2 * (1 << 40)):  # with 0 the lanes are promises
                 ledger.begin()
             ledger.compute(bundles)
             np.testing.assert_allclose([ledger.arrays(bundle)[0] for bundle in bundles], expected, rtol=1e-6)
         elif kind == "sum":
-            made = [ledger.call(both, [bundles[lane], bundles[(lane + 1) % 3]])[1] for lane in range(3)]
-            expected = [expected[lane] - expected[(lane + 1) % 3] for lane in range(3)]
+            made = [ledger.call(both, [bundles[lane], bundles[(lane + 1) % count]])[1] for lane in range(count)]
+            expected = [expected[lane] - expected[(lane + 1) % count] for lane in range(count)]
         else:
             ledger.flush()
         lanes.close()

@@ -10,7 +10,7 @@ import pytest
 import simdist as sd
 from simdist import keras
 from simdist.ledger.ledger import Ledger
-from simdist.ledger.replica_lanes import stack_of
+from simdist.ledger.replica_lane import stacks_of
 from simdist.ledger.summed_calls import summed_calls
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.lane_sums import adds_lanes
@@ -42,7 +42,7 @@ class Story:
     def step(self, looks: bool = False, keeps: bool = False) -> None:
         site, lanes = self.ledger.site(GRAD, [(W,)], [(GRADIENT,), (LOSS,)]), self.ledger.lanes(LANES)
         made = [lanes.call(lane, site, [self.w], None, (self.rng.random((4, 2), np.float32),)) for lane in range(LANES)]
-        stack = stack_of([gradient for gradient, _ in made])
+        (stack,) = stacks_of([gradient for gradient, _ in made])
         assert stack is not None
         total = self.call(ADDED, stack)
         self.kept += [self.call(LOOK, stack)] if looks else []

@@ -21,7 +21,7 @@ def test_a_sum_of_stacks_has_the_bits_of_the_transfers(name: str) -> None:
     stacks = [
         (rng.standard_normal((6, *shape)) * 10.0 ** rng.integers(-3, 4, (6, *shape))).astype(np.float32) for shape in ((7, 5), (3,), ())
     ]
-    kernel = kernel_of("sum", lambda *arrays: added_stacks(schedule, arrays), [Aval(stack.shape, "float32") for stack in stacks])
+    kernel = kernel_of("sum", lambda *arrays: added_stacks(schedule, [arrays]), [Aval(stack.shape, "float32") for stack in stacks])
     ranks = [np.concatenate([stack[rank].ravel() for stack in stacks]) for rank in range(6)]
     total = np.concatenate([np.asarray(array).ravel() for array in kernel(*stacks)])
     assert total.tobytes() == run_schedule(schedule, ranks)[0].tobytes()

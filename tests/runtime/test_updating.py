@@ -13,7 +13,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
-from simdist.ledger.plans import ComputePlans
+from simdist.ledger.call_by_call import CallByCall
 from simdist.program.values import Aval
 from simdist.runtime import updating
 from simdist.runtime.simulated.engine import SimulatedEngine
@@ -100,7 +100,7 @@ def test_an_assignment_is_not_told_of_an_error_of_a_step_before_it(monkeypatch: 
         raise MemoryError("full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ComputePlans, "run_kernel", full)
+        patched.setattr(CallByCall, "run_kernel", full)
         variables[1].assign(5.0)
         with pytest.raises(MemoryError, match="full"):
             variables[1].numpy()

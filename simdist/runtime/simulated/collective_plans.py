@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from simdist.collectives.base import Schedule
 from simdist.ledger.entry import Site, Where
-from simdist.ledger.replica_lanes import stack_of
+from simdist.ledger.replica_lane import stacks_of
 from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.combining import Combination, Combinations
@@ -94,11 +94,12 @@ class CollectivePlans:
             scale: factor on sums; 1 unless some replicas were dropped.
             where: task, step and second, for error messages.
         """
-        stack = stack_of(given) if collective.kind == "all_reduce" or collective.gives_rows else None
-        if stack is None:
-            combination = self._combinations.of(collective, plan.schedule, tuple([bundle.avals for bundle in given]), scale)
+        stacks = stacks_of(given) if collective.kind == "all_reduce" or collective.gives_rows else []
+        types = tuple([bundle.avals for bundle in stacks or given])
+        if stacks:
+            combination, given = self._combinations.of_stacks(collective, plan.schedule, types, scale), stacks
         else:
-            combination, given = self._combinations.of_stack(collective, plan.schedule, stack.avals, scale), [stack]
+            combination = self._combinations.of(collective, plan.schedule, types, scale)
         if combination.kernel is None:
             return [given[0]] * len(given)
         num_ranks = len(plan.devices)

@@ -1,0 +1,75 @@
+"""Calls side by side: each by a thread of its own, with the results and errors of calls one after the other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import jax
+import pytest
+
+from simdist.ledger.side_by_side import MOST_CORES, called, num_cores
+
+
+def test_results_stand_in_the_order_of_the_calls() -> None:
+    assert called([lambda number=number: number * number for number in range(5)]) == ([0, 1, 4, 9, 16], None)
+    assert called([lambda: "alone"]) == (["alone"], None)
+
+
+def test_calls_go_on_at_the_same_time() -> None:
+    met = threading.Barrier(3)
+    results, error = called([lambda: met.wait(timeout=60)] * 3)
+    assert sorted(results) == [0, 1, 2]
+    assert error is None, "each has waited for the others"
+
+
+def test_first_call_is_made_by_the_caller() -> None:
+    results, _ = called([threading.get_ident, threading.get_ident])
+    assert results[0] == threading.get_ident() != results[1]
+
+
+def test_first_error_in_the_order_of_the_calls_is_given_when_all_have_ended() -> None:
+    ended: list[int] = []
+    both_failed = threading.Barrier(2)
+
+    def fails(number: int) -> Any:
+        both_failed.wait(timeout=60)
+        raise ValueError(f"call {number}")
+
+    results, error = called([lambda: "first", lambda: fails(1), lambda: fails(2), lambda: ended.append(3)])
+    assert results == ["first"]
+    assert str(error) == "call 1"
+    assert ended == [3]
+
+
+def test_settings_of_jax_for_the_caller_alone_hold_for_all_calls() -> None:
+    def kind() -> Any:
+        return jax.numpy.zeros(()).dtype.name, jax.config.jax_default_matmul_precision
+
+    with jax.enable_x64(True), jax.default_matmul_precision("float32"):
+        assert called([kind, kind]) == ([("float64", "float32")] * 2, None)
+    assert called([kind, kind]) == ([("float32", None)] * 2, None)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say which cores a process may use")
+def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, expected in ((1, 1), (6, 6), (500, MOST_CORES)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        num_cores.cache_clear()
+        assert num_cores() == expected
+    monkeypatch.setattr(jax, "default_backend", lambda: "cuda")
+    num_cores.cache_clear()
+    assert num_cores() == 1, "an accelerator finds out by itself"
+    num_cores.cache_clear()
+
+
+@pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="this system cannot fork")
+def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from simdist.ledger import side_by_side
+
+    called([lambda: 1, lambda: 2])
+    before = side_by_side._threads()
+    side_by_side._threads.cache_clear()  # what a child does first, which has no thread of its parent's
+    assert side_by_side._threads() is not before
+    assert called([lambda: 1, lambda: 2]) == ([1, 2], None)
