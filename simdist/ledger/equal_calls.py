@@ -79,8 +79,8 @@ class EqualCalls:
     def _note(self) -> None:
         """All have come."""
         calls = [self.contributions[number] for number in range(self.count)]
-        columns = [[call[0][position] for call in calls] for position in range(len(self.site.reads))]
-        if self._depends_on_its_inputs_alone() and all(_are_one(column) for column in columns):
+        columns = [_Column([call[0][position] for call in calls]) for position in range(len(self.site.reads))]
+        if self._depends_on_its_inputs_alone() and all(column.is_one for column in columns):
             self._share(self.ledger.call(self.site, *calls[0]))
             return
         is_batched = self.ledger.numerics == "vmap"
@@ -120,20 +120,20 @@ class EqualCalls:
         end = len(self.site.kernel.in_avals)
         return frozenset([end - len(columns) + number for number, column in enumerate(columns) if _is_one_large_array(column)])
 
-    def _edges(self, columns: Sequence[Sequence[Bundle]], fed_once: frozenset[int]) -> list[int]:
+    def _edges(self, columns: Sequence[_Column], fed_once: frozenset[int]) -> list[int]:
         """Where the parts begin, and where the last one ends: as in the stacks that are read, if they agree."""
-        cuts = {tuple(map(num_lanes, stacks)) for column in columns if not _are_one(column) and (stacks := stacks_of(column))}
+        cuts = {tuple(map(num_lanes, column.stacks)) for column in columns if column.stacks}
         if len(cuts) > 1:
             return [0, self.count]
         parts = self._num_parts(columns, fed_once)
         return list(accumulate(cuts.pop() if cuts else [self.count // parts] * parts, initial=0))
 
-    def _num_parts(self, columns: Sequence[Sequence[Bundle]], fed_once: frozenset[int]) -> int:
+    def _num_parts(self, columns: Sequence[_Column], fed_once: frozenset[int]) -> int:
         """Into how many equal parts the calls are cut: as many as there are cores, where each still takes long."""
         if self.ledger.numerics not in IN_PARTS:
             return 1
         kernel = self.site.kernel
-        is_one = [_are_one(column) for column, avals in zip(columns, self.site.reads, strict=True) for _ in avals]
+        is_one = [column.is_one for column, avals in zip(columns, self.site.reads, strict=True) for _ in avals]
         is_one += [place in fed_once for place in range(len(is_one), len(kernel.in_avals))]
         all_bytes = [aval.size_bytes for aval in kernel.in_avals]
         together = sum(compress(all_bytes, is_one))
@@ -142,16 +142,14 @@ class EqualCalls:
         equal = [parts for parts in possible if self.count % parts == 0]
         return max([parts for parts in equal if together + each * (self.count // parts) >= HEAVY_BYTES], default=1)
 
-    def _input(self, column: Sequence[Bundle], edges: Sequence[int]) -> tuple[Form, list[Sequence[Bundle]]]:
+    def _input(self, column: _Column, edges: Sequence[int]) -> tuple[Form, list[Sequence[Bundle]]]:
         """How the lanes read one input, and the bundles of it that each part is given."""
-        if _are_one(column):
-            return Form.SHARED, [column[:1]] * (len(edges) - 1)
-        stacks = stacks_of(column)
-        if len(stacks) > 1 and len(edges) == 2:
-            stacks = [self._joined(stacks)]
-        if stacks:
-            return Form.STACKED, [[stack] for stack in stacks]
-        return Form.SEPARATE, [column[first:end] for first, end in pairwise(edges)]
+        if column.is_one:
+            return Form.SHARED, [column.bundles[:1]] * (len(edges) - 1)
+        if not column.stacks:
+            return Form.SEPARATE, [column.bundles[first:end] for first, end in pairwise(edges)]
+        stacks = column.stacks if len(column.stacks) == len(edges) - 1 else [self._joined(column.stacks)]
+        return Form.STACKED, [[stack] for stack in stacks]
 
     def _joined(self, stacks: Sequence[Bundle]) -> Bundle:
         kernel = joining_kernel(tuple([stack.avals for stack in stacks]))
@@ -194,10 +192,20 @@ class EqualCalls:
         self.lanes.clear()
 
 
-def _are_one(bundles: Sequence[Bundle]) -> bool:
-    """Whether all lanes read the same bundle."""
-    first = whole_of(bundles[0])
-    return all(whole_of(bundle) is first for bundle in bundles)
+class _Column:
+    """What all lanes read as one of their inputs.
+
+    Attributes:
+        bundles: lane by lane.
+        is_one: whether they are all the same.
+        stacks: whose lanes they are, where they are not the same; none where they are something else.
+    """
+
+    def __init__(self, bundles: list[Bundle]) -> None:
+        self.bundles = bundles
+        first = whole_of(bundles[0])
+        self.is_one = all(whole_of(bundle) is first for bundle in bundles)
+        self.stacks = [] if self.is_one else stacks_of(bundles)
 
 
 def _is_one_large_array(arrays: Sequence[Array]) -> bool:
