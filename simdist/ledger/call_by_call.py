@@ -21,8 +21,9 @@ from simdist.program.values import num_bytes
 
 __all__ = ["HEAVY_BYTES", "CallByCall"]
 
-# A call of a kernel with so many bytes of inputs and outputs takes longer than to give it to another thread.
-HEAVY_BYTES = 1 << 18
+# A call of a kernel with so many bytes of inputs and outputs takes some milliseconds. To give it to another thread takes 0.1 ms, and longer
+# where all cores are busy: single gradients of 0.9 MB, side by side, took longer than one after the other.
+HEAVY_BYTES = 1 << 22
 
 
 class CallByCall:
