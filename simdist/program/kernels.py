@@ -22,7 +22,7 @@ from simdist.program.arrays import Array
 from simdist.program.convolutions import with_axes_in_order
 from simdist.program.dot_algorithms import for_cpus
 from simdist.program.jaxprs import aval_in, constants_in, frozen, primitives_in, variables_in
-from simdist.program.python_calls import calls_python, compiled_form
+from simdist.program.python_calls import compiled_form, python_called
 from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval
 
@@ -72,7 +72,8 @@ class Kernel:
         jaxpr = self.closed.jaxpr
         read = {v for eqn in jaxpr.eqns for v in variables_in(eqn.invars)} | set(variables_in(jaxpr.outvars))
         self.used = tuple(v in read for v in jaxpr.invars)
-        self.is_python = calls_python(closed.jaxpr)
+        self._python = python_called(closed.jaxpr)
+        self.is_python = bool(self._python)
         self.runs_at_once = self.is_python or bool(closed.effects)
         self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(_as_compiled(closed))
         self.apart = self.function if self.is_python else compiled_apart(self.function)
@@ -107,7 +108,7 @@ def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals:
     specs = [jax.ShapeDtypeStruct(aval.shape, np.dtype(aval.dtype) if aval.dtype != "bfloat16" else "bfloat16") for aval in in_avals]
     with kept_state():
         closed = frozen(jaxpr_of(lambda *arrays: tuple(function(*arrays)), *specs))
-    if calls_python(closed.jaxpr) or closed.effects or any("callback" in primitive for primitive in primitives_in(closed.jaxpr)):
+    if python_called(closed.jaxpr) or closed.effects or any("callback" in primitive for primitive in primitives_in(closed.jaxpr)):
         return Kernel(name, closed)  # its text does not say which Python it calls; and it goes when its program goes
     constants = [np.asarray(const) for const in constants_in(closed)]
     key = (name, str(closed.jaxpr), tuple([(str(const.dtype), const.shape, const.tobytes()) for const in constants]))

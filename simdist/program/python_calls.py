@@ -4,13 +4,18 @@ A kernel is a compiled function. Under ``run_eagerly`` the first kernel of a ste
 stands in its jaxpr as one equation. What a device would have to do for it is the jaxpr of the trace, `PythonCall.traced`: prices are those
 of the compiled step.
 
-Invariant: such a kernel is called once for each time that the step computes it, never in a scan, a batch or a trial.
+Invariants:
+
+- Such a kernel is called once for each time that the step computes it, never in a scan, a batch or a trial.
+- The equation refers to its Python weakly, and the kernel holds it: JAX keeps the parameters of thousands of equations, and a step knows
+  its model, with all variables.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from weakref import ref
 
 import jax
 import jax.core
@@ -21,7 +26,7 @@ from simdist.program.arrays import Array
 from simdist.program.jaxprs import Atom
 from simdist.program.values import Aval
 
-__all__ = ["PythonCall", "bind_python", "calls_python", "compiled_form"]
+__all__ = ["PythonCall", "bind_python", "compiled_form", "python_called"]
 
 _numbers = itertools.count(1)
 _python = jex_core.Primitive("simdist_python")
@@ -43,30 +48,45 @@ class PythonCall:
         self.run = run
         self.outputs = tuple(outputs)
         self.traced = traced
+        self.mark = _Mark(self)
+
+
+class _Mark:
+    """A piece of Python, as a parameter of an equation."""
+
+    def __init__(self, call: PythonCall) -> None:
+        self.outputs = call.outputs
+        self._call = ref(call)
         self._number = next(_numbers)
+
+    @property
+    def call(self) -> PythonCall:
+        call = self._call()
+        assert call is not None  # the kernel whose equation this is holds it
+        return call
 
     def __repr__(self) -> str:
         return f"PythonCall({self._number})"
 
 
 @_python.def_abstract_eval
-def _avals(*_: object, call: PythonCall) -> list[jax.core.ShapedArray]:
+def _avals(*_: object, call: _Mark) -> list[jax.core.ShapedArray]:
     return [jax.core.ShapedArray(aval.shape, jax.numpy.dtype(aval.dtype)) for aval in call.outputs]
 
 
 @_python.def_impl
-def _run(*arrays: Array, call: PythonCall) -> Sequence[jax.Array]:
-    return call.run([jax.numpy.asarray(array) for array in arrays])
+def _run(*arrays: Array, call: _Mark) -> Sequence[jax.Array]:
+    return call.call.run([jax.numpy.asarray(array) for array in arrays])
 
 
 def bind_python(call: PythonCall, arrays: Sequence[Array]) -> list[jax.Array]:
     """Run a piece of Python, or note it where a jaxpr is being traced."""
-    return list(_python.bind(*arrays, call=call))
+    return list(_python.bind(*arrays, call=call.mark))
 
 
-def calls_python(jaxpr: Jaxpr) -> bool:
-    """Whether an equation of a jaxpr is a piece of Python."""
-    return any(eqn.primitive is _python for eqn in jaxpr.eqns)
+def python_called(jaxpr: Jaxpr) -> list[PythonCall]:
+    """The pieces of Python that are equations of a jaxpr; who runs it later has to hold them."""
+    return [eqn.params["call"].call for eqn in jaxpr.eqns if eqn.primitive is _python]
 
 
 def compiled_form(closed: jex_core.ClosedJaxpr) -> jex_core.ClosedJaxpr:
@@ -83,7 +103,7 @@ def compiled_form(closed: jex_core.ClosedJaxpr) -> jex_core.ClosedJaxpr:
         if eqn.primitive is not _python:
             eqns.append(eqn.replace(invars=inputs))
             continue
-        whole: jex_core.ClosedJaxpr = eqn.params["call"].traced
+        whole: jex_core.ClosedJaxpr = eqn.params["call"].call.traced
         traced = whole.jaxpr
         constvars += traced.constvars
         consts += whole.consts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import jax.numpy as jnp
@@ -44,3 +46,22 @@ def test_kernels_of_different_python_are_different() -> None:
         return kernel_of("one", lambda a: bind_python(call, [a]), AVALS[1:])
 
     assert [float(adding(n)(jnp.zeros(9))[0][0]) for n in (1.0, 2.0)] == [1.0, 2.0]
+
+
+def test_python_goes_with_the_kernel_that_calls_it() -> None:
+    class Model:
+        """What a step knows."""
+
+        def __call__(self, arrays: Any) -> Any:
+            return [arrays[0] + 1.0]
+
+    def ran() -> weakref.ref[Model]:
+        model = Model()
+        call = PythonCall(model, AVALS[1:], kernel_of("one", lambda a: [a + 1.0], AVALS[1:]).closed)
+        kernel = kernel_of("one", lambda a: bind_python(call, [a]), AVALS[1:])
+        assert float(kernel(jnp.zeros(9))[0][0]) == 1.0
+        return weakref.ref(model)
+
+    known = ran()
+    gc.collect()
+    assert known() is None
