@@ -22,9 +22,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
-__all__ = ["BoundedCache", "CacheInfo", "bounded", "clear", "of_each", "shared", "table"]
+__all__ = ["BoundedCache", "CacheInfo", "OfLiving", "bounded", "clear", "of_each", "shared", "table"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -76,11 +76,64 @@ class BoundedCache(Generic[K, V]):
         """Let all entries go."""
         self._kept.clear()
 
+    def values(self) -> list[V]:
+        """The values of all entries."""
+        return list(self._kept.values())
+
     def __contains__(self, key: object) -> bool:
         return key in self._kept
 
     def __iter__(self) -> Any:
         return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class OfLiving(Generic[K, V]):
+    """What is kept of objects while others hold them; of so many at most, as in a `BoundedCache`.
+
+    A value that refers to its object keeps it alive, until too many others have come.
+
+    Args:
+        size: of how many objects.
+
+    Example:
+        >>> class Step: ...
+        >>> step, programs = Step(), OfLiving(size=2)
+        >>> programs.get(step, lambda: "program"), len(programs)
+        ('program', 1)
+        >>> del step
+        >>> len(programs)
+        0
+    """
+
+    def __init__(self, size: int) -> None:
+        self._kept: BoundedCache[ref[K], V] = BoundedCache(size)
+        kept = ref(self._kept)
+
+        def drop(gone: ref[K]) -> None:
+            if (cache := kept()) is not None:
+                cache.drop(gone)
+
+        self._drop = drop
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """What is kept of an object; made now where there is none."""
+        found = ref(key)
+        return self._kept.get(found if found in self._kept else ref(key, self._drop), make)
+
+    def drop(self, key: K) -> None:
+        """Let go what is kept of an object, if there is something."""
+        self._kept.drop(ref(key))
+
+    def clear(self) -> None:
+        """Let all go."""
+        self._kept.clear()
+
+    def values(self) -> list[V]:
+        """All that is kept."""
+        return self._kept.values()
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -13,7 +13,7 @@ import pytest
 
 import simdist as sd
 from simdist import caches, keras
-from simdist.caches import BoundedCache
+from simdist.caches import BoundedCache, OfLiving
 from simdist.cost.flops import cost_of
 from simdist.cost.memory import temporaries_bytes
 from simdist.program import kernels
@@ -54,6 +54,22 @@ def test_what_was_used_least_recently_goes_when_a_cache_is_full() -> None:
     assert cache.get(1, never) == "made"
     cache.get(4, lambda: "made")
     assert list(cache) == [3, 1, 4]
+
+
+class Step:
+    """An object of which a cache keeps something."""
+
+
+def test_what_is_kept_of_an_object_goes_with_it_or_when_the_cache_is_full() -> None:
+    cache: OfLiving[Step, str] = OfLiving(2)
+    steps = [Step() for _ in range(3)]
+    assert [cache.get(step, lambda: "made") for step in steps] == ["made"] * 3
+    assert len(cache) == 2 and cache.get(steps[2], never) == "made" and cache.get(steps[0], lambda: "again") == "again"
+    del steps[2]
+    assert cache.values() == ["again"]
+    cache.drop(steps[0])
+    cache.drop(steps[1])
+    assert len(cache) == 0
 
 
 def test_a_value_that_cannot_be_made_is_not_kept() -> None:

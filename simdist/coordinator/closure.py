@@ -13,6 +13,7 @@ import jax
 
 from simdist.arguments import name_of_function
 from simdist.coordinator.handed_out import NumberedBatches
+from simdist.coordinator.known_steps import keep_step, known_step
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator, PipelineNumber
 from simdist.coordinator.refusals import second_step
@@ -43,7 +44,7 @@ MAX_TIME_OUTS = CoordinatorOptions.tolerated_time_outs
 class Closure:
     """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
 
-    `key` is equal for calls of the same step with the same arguments, of one strategy; None where that is not known. `resuming` are the
+    `key` is equal for calls of one step with the same arguments, of one strategy; None where that is not known. `resuming` are the
     arguments whose positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure;
     `handed_out` are the batches that it takes by number; `begun` is the worker that was sent it last; `drawn` as of `WorkerStep`.
     """
@@ -132,7 +133,7 @@ class Closure:
     def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
         """The arguments and the program that this worker had for the same call before, where they fit once more."""
         self._keep_pipelines(worker)
-        known: tuple[StepCall, LinkedStep] | None = worker.local.get(self.key) if self.key is not None else None
+        known = known_step(worker, self.fn, self.key) if self.key is not None and isinstance(self.fn, StepFunction) else None
         if known is None or not all(iterator.is_in_place(worker) for iterator in self.resuming):
             return None
         if isinstance(known[0], ReplicaCalls):
@@ -161,8 +162,8 @@ class Closure:
         except StopIteration:
             raise self._has_run_out(worker) from None
         arrays = call.calls[0].arrays if isinstance(call, ReplicaCalls) else call.arrays
-        if self.key is not None and not arrays:
-            worker.local[self.key] = call, linked
+        if self.key is not None and not arrays and isinstance(self.fn, StepFunction):
+            keep_step(worker, self.fn, self.key, (call, linked))
         return linked
 
     def _has_run_out(self, worker: Worker) -> OutOfRangeError:
@@ -182,7 +183,7 @@ class Closure:
         if isinstance(call, ReplicaCalls):
             assert self.strategy.replicas is not None
             return self.strategy.replicas.linked(self.fn, call, worker)
-        return self.strategy.link(self.fn.program(call, self.strategy.programs), worker)
+        return self.strategy.link(self.fn, self.strategy.programs.program(self.fn, call), worker)
 
     def still_fits(self, linked: LinkedStep, call: StepCall) -> bool:
         """Whether the same program can be run once more."""
@@ -256,7 +257,7 @@ def new_closure(
     args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
     # The numbers, and a weak reference, so that what is known of a call keeps no per-worker value alive, and no strategy. A worker may
     # have run the same function for another coordinator: with other variables, or another number of replicas.
-    key = ((weakref.ref(strategy), fn), structure, *numbers) if len(numbers) == len(leaves) else None
+    key = (weakref.ref(strategy), structure, *numbers) if len(numbers) == len(leaves) else None
     resuming = tuple([leaf for leaf in leaves if isinstance(leaf, PerWorkerIterator) and leaf.dataset.resume])
     handed_out = tuple([leaf for leaf in leaves if isinstance(leaf, NumberedBatches)])
     return Closure(

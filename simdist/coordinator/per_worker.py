@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from simdist.coordinator.known_steps import forget_steps_with
 from simdist.coordinator.table_copies import bring_tables
 from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
@@ -82,8 +83,9 @@ def _release_unused(worker: Worker) -> None:
 
 def _forget(worker: Worker, numbers: set[int]) -> None:
     """Forget what this worker has made for per-worker values, and the steps that it knows with them."""
-    for key in [key for key in worker.local if key in numbers or (isinstance(key, tuple) and numbers.intersection(key[2:]))]:
-        del worker.local[key]
+    for number in numbers:
+        worker.local.pop(number, None)
+    forget_steps_with(worker, numbers)
 
 
 def _made_of(value: PerWorker[Any], worker: Worker) -> PipelineNumber | None:

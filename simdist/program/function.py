@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TypeVar, overload
-from weakref import WeakValueDictionary
 
 import jax
 
@@ -27,6 +26,7 @@ from simdist.program.eager_programs import eager_program, example_of
 from simdist.program.explained_errors import explained, explaining_tracing, require_of_dataset
 from simdist.program.joined_updates import with_joined_updates
 from simdist.program.markers import ArgumentMarker
+from simdist.program.object_steps import ObjectSteps
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
 from simdist.program.scope import Scope, current_scope
@@ -50,13 +50,13 @@ __all__ = [
 KEPT_SIGNATURES = 256
 # Batches may have other shapes each time: so many kinds of them are kept for one signature of the arguments.
 KEPT_BATCH_SHAPES = 256
-# By step function and key of a call: one program for each signature of its batches.
+# Of one step, by key of a call: one program for each signature of its batches.
 ProgramCache = BoundedCache[tuple[Hashable, ...], list[Program]]
 Traced = TypeVar("Traced")
 
 
 def program_cache() -> ProgramCache:
-    """Where the programs of traced steps are kept."""
+    """Where the programs of a step are kept."""
     return BoundedCache(KEPT_SIGNATURES)
 
 
@@ -92,18 +92,17 @@ class StepFunction:
         self.traces = 0
         self.created_variables: list[VariableHandle] = []  # variables that the step's Python has made
         self._programs = program_cache()
-        self._methods: WeakValueDictionary[int, StepFunction] = WeakValueDictionary()  # of the objects that it was taken from, by identity
+        self._of_objects: ObjectSteps[StepFunction] = ObjectSteps()
 
     def __get__(self, instance: object, owner: type | None = None) -> StepFunction:
         """The step of one object, where it is a method of its class: traced for that object alone."""
         if instance is None or not hasattr(self.fn, "__get__"):
             return self
-        # It holds the object, so the identity is not given to another one as long as it is here.
-        method = self._methods.get(id(instance))
-        if method is None:
-            method = StepFunction(self.fn.__get__(instance, owner), self.seconds, self.name, self.counts)
-            method.run_eagerly = self.run_eagerly
-            self._methods[id(instance)] = method
+        return self._of_objects.get(instance, lambda: self._of_object(instance, owner))
+
+    def _of_object(self, instance: object, owner: type | None) -> StepFunction:
+        method = StepFunction(self.fn.__get__(instance, owner), self.seconds, self.name, self.counts)
+        method.run_eagerly = self.run_eagerly
         return method
 
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
@@ -131,12 +130,12 @@ class StepFunction:
 
         Args:
             call: the bound arguments.
-            cache: of what else the trace depends on, the strategy, with which it goes; None: the function's own.
+            cache: what is kept of this step by what else the trace depends on, the strategy; None: the function's own.
 
         Raises:
             StopIteration: an iterator has not enough elements left for one step.
         """
-        known = (self._programs if cache is None else cache).get((self, *call.key), list)
+        known = (self._programs if cache is None else cache).get(call.key, list)
         for program in known:
             if fits(program, call):
                 return program

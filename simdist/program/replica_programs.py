@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from weakref import ref
 
 from simdist.caches import BoundedCache
 from simdist.errors import DenseReadWarning, InvalidArgumentError
@@ -43,11 +44,18 @@ class ReplicaPrograms:
     """
 
     def __init__(self, fn: StepFunction, num_replicas: int, first_rank: int = 0, options: GradientOptions | None = None) -> None:
-        self.fn = fn
+        self._fn = ref(fn)  # who keeps these programs for a step shall not keep the step, with the model and the variables that it knows
         self.num_replicas = num_replicas
         self.first_rank = first_rank
         self.options = options
         self._known: BoundedCache[tuple[Hashable, ...], list[list[Program]]] = BoundedCache(KEPT_SIGNATURES)
+
+    @property
+    def fn(self) -> StepFunction:
+        """The step, which is there as long as a caller has it."""
+        fn = self._fn()
+        assert fn is not None
+        return fn
 
     def programs(self, calls: Sequence[BoundCall]) -> list[Program]:
         """The program of each replica, for what its iterators give next.

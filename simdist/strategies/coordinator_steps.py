@@ -15,7 +15,7 @@ import numpy as np
 
 from simdist.errors import OutOfRangeError
 from simdist.program.arrays import Tree
-from simdist.program.function import ProgramCache, StepFunction
+from simdist.program.function import StepFunction
 from simdist.program.operations import Program, variables_used
 from simdist.program.scope import is_default
 from simdist.runtime.base import Engine
@@ -23,6 +23,7 @@ from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.serving import Serving
 from simdist.runtime.work import Drawn, LinkedStep, StepCall, StepResult, Worker, WorkerPool
 from simdist.runtime.worker_replicas import ReplicaCalls
+from simdist.strategies.served_programs import ServedPrograms
 from simdist.strategies.worker_replicas import WorkerReplicas
 from simdist.variables.handles import variable_of
 from simdist.variables.variable import Placement, Variable, VariableStore
@@ -37,12 +38,12 @@ class ServerStrategy(Protocol):
 
     engine: Engine
     store: VariableStore
-    programs: ProgramCache
+    programs: ServedPrograms
     variables: list[Variable]
     serving: Serving
     replicas: WorkerReplicas | None
 
-    def link(self, program: Program, worker: str, /) -> LinkedProgram: ...
+    def link(self, fn: StepFunction, program: Program, worker: str, /) -> LinkedProgram: ...
     def whole(self, variable: Variable, value: Any, task: str) -> Placement: ...
 
 
@@ -71,10 +72,10 @@ class _StepOnCoordinator:
             if isinstance(call, ReplicaCalls):
                 assert replicas is not None
                 return replicas.linked(self.fn, call, worker.name)
-            program = self.fn.program(call, self.strategy.programs)
+            program = self.strategy.programs.program(self.fn, call)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Take fewer steps, or end it with .repeat().") from None
-        return self.strategy.link(program, worker.name)
+        return self.strategy.link(self.fn, program, worker.name)
 
     def still_fits(self, linked: LinkedStep, call: StepCall) -> bool:
         return False

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, TypeVar, cast
+from weakref import ref
 
 import jax
 
 from simdist.arguments import name_of_function, require_arguments, require_function, require_shallow
-from simdist.caches import BoundedCache
+from simdist.caches import OfLiving
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import is_array
 from simdist.program.explained_errors import explained
@@ -93,12 +94,14 @@ class ReplicaOperations:
         return spread(result, parts) if active_tracer() is not None else result
 
     @cached_property
-    def _steps_of_replicas(self) -> BoundedCache[StepFunction, StepFunction]:
-        return BoundedCache(KEPT_SIGNATURES)
+    def _steps_of_replicas(self) -> OfLiving[StepFunction, StepFunction]:
+        return OfLiving(KEPT_SIGNATURES)
 
     def _step_of_replicas(self, fn: StepFunction) -> StepFunction:
         """The step of all replicas in which each calls `fn`."""
-        step = StepFunction(lambda args, kwargs: self.run(fn, args, kwargs), fn.seconds, fn.name, fn.counts)
+        # Who calls the step has `fn`, which must not live for as long as the step is kept; where its Python runs late, it must.
+        known = cast(Callable[[], StepFunction], (lambda: fn) if fn.run_eagerly else ref(fn))
+        step = StepFunction(lambda args, kwargs: self.run(known(), args, kwargs), fn.seconds, fn.name, fn.counts)
         step.run_eagerly = fn.run_eagerly
         return step
 

@@ -19,12 +19,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from simdist.arguments import flag, whole_number
-from simdist.caches import BoundedCache
 from simdist.data import Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.input import InputContext, InputOptions
 from simdist.program.arrays import Tree, jax_array
-from simdist.program.function import KEPT_SIGNATURES, StepFunction, program_cache
+from simdist.program.function import StepFunction
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.tracing import active_tracer
 from simdist.program.values import aval_of
@@ -40,6 +39,7 @@ from simdist.strategies.coordinated_cluster import coordinated_cluster
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
 from simdist.strategies.devices import few_devices
 from simdist.strategies.ownership import require_a_step, require_own
+from simdist.strategies.served_programs import ServedPrograms
 from simdist.strategies.server_input import input_of_workers, refuse_variable_of_dataset, require_dataset
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
@@ -141,8 +141,7 @@ class ParameterServerStrategy(Strategy):
         self.averages_updates = self.serving.in_rounds
         self._placement = server_placement(placement, self.servers, self.store.layout)
         self.worker_copies = WorkerCopies(self)
-        self.programs = program_cache()
-        self.linked: BoundedCache[tuple[Program, int], LinkedProgram] = BoundedCache(KEPT_SIGNATURES)
+        self.programs = ServedPrograms(self.store.layout, self._linked)
         self.on_coordinator = CoordinatorSteps(self)
         self.coordinator: Any = None  # the coordinator of this strategy, once there is one
 
@@ -282,20 +281,15 @@ class ParameterServerStrategy(Strategy):
     def _server(self) -> str:
         return self._placement.choose() if self.colocated_with is None else self.colocated_with.placement.cells[0].task
 
-    def link(self, program: Program, worker: str) -> LinkedProgram:
+    def link(self, fn: StepFunction, program: Program, worker: str) -> LinkedProgram:
         """The linked program for a task: once for all workers, again when the layout of the variables has changed.
 
         Args:
-            program: what was traced.
+            fn: the step.
+            program: what was traced of it.
             worker: the task; of variables of which every worker has a copy, it gets its own.
         """
-        number = self.worker_copies.number(program, worker)
-        key, layout = (program, number), self.store.layout
-        linked = self.linked.get(key, lambda: self._linked(program, number))
-        if linked.version != layout.version:
-            self.linked.drop(key)
-            linked = self.linked.get(key, lambda: self._linked(program, number))
-        return linked
+        return self.programs.linked(fn, program, self.worker_copies.number(program, worker))
 
     def _linked(self, program: Program, worker: int) -> LinkedProgram:
         move_to_chief(self, program)

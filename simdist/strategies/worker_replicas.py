@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 import jax
 
 from simdist.arguments import require_shallow
-from simdist.caches import BoundedCache
+from simdist.caches import BoundedCache, OfLiving
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.input import DistributedDataset, InputContext, InputOptions
@@ -47,7 +47,7 @@ class ServerStrategy(Protocol):
     store: VariableStore
     moves_rows: bool
 
-    def link(self, program: Program, worker: str, /) -> LinkedProgram: ...
+    def link(self, fn: StepFunction, program: Program, worker: str, /) -> LinkedProgram: ...
 
 
 class WorkerReplicas:
@@ -66,8 +66,8 @@ class WorkerReplicas:
         self.count = count
         communication = GroupCommunication(strategy.engine, CommunicationOptions())
         self.local = LocalReplicas(tuple(f"gpu:{number}" for number in range(count)), communication)
-        self._traced: BoundedCache[tuple[StepFunction, bool], ReplicaPrograms] = BoundedCache(KEPT_SIGNATURES)
-        self._fitted: BoundedCache[tuple[Program, ...], list[Program]] = BoundedCache(KEPT_SIGNATURES)
+        self._traced: OfLiving[StepFunction, dict[bool, ReplicaPrograms]] = OfLiving(KEPT_SIGNATURES)
+        self._fitted: OfLiving[StepFunction, BoundedCache[tuple[Program, ...], list[Program]]] = OfLiving(KEPT_SIGNATURES)
 
     # -- variables ------------------------------------------------------------------------------------------------
 
@@ -128,12 +128,15 @@ class WorkerReplicas:
 
     def _linked(self, fn: StepFunction, call: ReplicaCalls, worker: str, by_rows: bool) -> list[LinkedProgram]:
         policy = GradientPolicy(by_rows=by_rows, tables_apart=by_rows, reads_rows=True)
-        programs = self._traced.get((fn, by_rows), lambda: ReplicaPrograms(fn, self.count, 0, policy)).programs(call.calls)
-        programs = self._fitted.get(tuple(programs), lambda: fitted(programs))
-        linked = [self.strategy.link(program, worker) for program in programs]
+        traced = self._traced.get(fn, dict)
+        if by_rows not in traced:
+            traced[by_rows] = ReplicaPrograms(fn, self.count, 0, policy)
+        given = traced[by_rows].programs(call.calls)
+        programs = self._fitted.get(fn, lambda: BoundedCache(KEPT_SIGNATURES)).get(tuple(given), lambda: fitted(given))
+        linked = [self.strategy.link(fn, program, worker) for program in programs]
         if any(program.version != self.strategy.store.layout.version for program in linked):
             # A later one has joined groups that an earlier one uses.
-            linked = [self.strategy.link(program, worker) for program in programs]
+            linked = [self.strategy.link(fn, program, worker) for program in programs]
         return linked
 
     def still_fits(self, linked: LinkedReplicas, call: ReplicaCalls) -> bool:

@@ -31,6 +31,8 @@ class Steps:
             self.tables = [sd.Variable(np.ones((ROWS, WIDTH), np.float32)) for _ in range(2)]
             self.rule = sd.Optimizer(keras.optimizers.SGD(0.1))
 
+        self.last: Any = None
+
     def program(self, num_ids: int, loss: Callable[..., Any]) -> Program:
         """The program of a replica with so many ids."""
 
@@ -42,11 +44,12 @@ class Steps:
 
             self.strategy.run(replica, args=(ids,))
 
+        self.last = step
         call = step.bind((np.arange(num_ids, dtype=np.int32),), {})
         return step.trace(call, 0, 2, options=GradientPolicy(tables_apart=True))
 
     def linked(self, *programs: Program) -> list[LinkedProgram]:
-        return [self.strategy.link(program, "worker:0") for program in fitted(programs)]
+        return [self.strategy.link(self.last, program, "worker:0") for program in fitted(programs)]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simdist.caches import BoundedCache
+from simdist.caches import BoundedCache, OfLiving
 from simdist.errors import FailedPreconditionError, OutOfRangeError
 from simdist.program.arrays import Tree
 from simdist.program.function import KEPT_SIGNATURES, StepFunction
@@ -35,8 +35,8 @@ class StepsAlone:
     def __init__(self, strategy: SteppingStrategy) -> None:
         self.strategy = strategy
         self.group = strategy.engine.replica_group(GroupCommunication(strategy.engine, strategy.options))
-        self._traced: BoundedCache[StepFunction, ReplicaPrograms] = BoundedCache(KEPT_SIGNATURES)
-        self._linked: BoundedCache[Program, LinkedProgram] = BoundedCache(KEPT_SIGNATURES)
+        self._traced: OfLiving[StepFunction, ReplicaPrograms] = OfLiving(KEPT_SIGNATURES)
+        self._linked: OfLiving[StepFunction, BoundedCache[Program, LinkedProgram]] = OfLiving(KEPT_SIGNATURES)
 
     def step(self, fn: StepFunction, args: Sequence[Tree]) -> StepOutcome:
         """Run one step; it takes virtual time.
@@ -61,14 +61,15 @@ class StepsAlone:
                 (program,) = self._traced.get(fn, lambda: ReplicaPrograms(fn, 1, 0, GradientPolicy())).programs([call])
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps.") from None
-        linked = self._link(program)
+        linked = self._link(fn, program)
         return StepOutcome(strategy.engine, [linked], self.group.run([member], [member], [linked], [call]))
 
-    def _link(self, program: Program) -> LinkedProgram:
+    def _link(self, fn: StepFunction, program: Program) -> LinkedProgram:
         if any(isinstance(op, Update) for op in program.operations):
             raise FailedPreconditionError(f"{program.name} changes a variable, which one replica cannot do alone.")
-        linked = self._linked.get(program, lambda: link(program, self.strategy.store.layout, 0))
+        kept = self._linked.get(fn, lambda: BoundedCache(KEPT_SIGNATURES))
+        linked = kept.get(program, lambda: link(program, self.strategy.store.layout, 0))
         if linked.version != self.strategy.store.layout.version:
-            self._linked.drop(program)
-            linked = self._linked.get(program, lambda: link(program, self.strategy.store.layout, 0))
+            kept.drop(program)
+            linked = kept.get(program, lambda: link(program, self.strategy.store.layout, 0))
         return linked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from simdist.caches import BoundedCache
+from simdist.caches import BoundedCache, OfLiving
 from simdist.program.function import KEPT_SIGNATURES, StepFunction
 from simdist.program.operations import Program
 from simdist.program.replica_programs import ReplicaPrograms
@@ -18,9 +18,11 @@ from simdist.variables.state import Layout
 
 __all__ = ["StepPrograms"]
 
+LinkedPrograms = BoundedCache[tuple[Program, ...], list[LinkedProgram]]
+
 
 class StepPrograms:
-    """The programs of a strategy's steps.
+    """The programs of a strategy's steps. They go with the step: a strategy keeps no model that its user has dropped.
 
     Args:
         layout: where the strategy's variables are.
@@ -30,20 +32,20 @@ class StepPrograms:
     def __init__(self, layout: Layout, require_own: Callable[[Program], None]) -> None:
         self.layout = layout
         self.require_own = require_own
-        self._traced: BoundedCache[StepFunction, ReplicaPrograms] = BoundedCache(KEPT_SIGNATURES)
-        self._linked: BoundedCache[tuple[Program, ...], list[LinkedProgram]] = BoundedCache(KEPT_SIGNATURES)
+        self._traced: OfLiving[StepFunction, ReplicaPrograms] = OfLiving(KEPT_SIGNATURES)
+        self._linked: OfLiving[StepFunction, LinkedPrograms] = OfLiving(KEPT_SIGNATURES)
 
     def traced(self, fn: StepFunction, make: Callable[[], ReplicaPrograms]) -> ReplicaPrograms:
         """The programs of a step, by its signatures."""
         return self._traced.get(fn, make)
 
-    def linked(self, programs: Sequence[Program]) -> list[LinkedProgram]:
-        """Programs of local replicas, linked to the cells where the variables are now."""
-        known = tuple(programs)
-        linked = self._linked.get(known, lambda: self._link(programs))
+    def linked(self, fn: StepFunction, programs: Sequence[Program]) -> list[LinkedProgram]:
+        """Programs of local replicas, traced of this step, linked to the cells where the variables are now."""
+        known, kept = tuple(programs), self._linked.get(fn, _none_linked)
+        linked = kept.get(known, lambda: self._link(programs))
         if linked[0].version != self.layout.version:
-            self._linked.drop(known)
-            linked = self._linked.get(known, lambda: self._link(programs))
+            kept.drop(known)
+            linked = kept.get(known, lambda: self._link(programs))
         return linked
 
     def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
@@ -54,21 +56,23 @@ class StepPrograms:
         return [link(program, self.layout, local_rank, num_ids, kernels) for local_rank, program in enumerate(programs)]
 
     def forget(self, fn: StepFunction) -> None:
-        """Drop what was traced of a step."""
+        """Drop what is kept of a step."""
         self._traced.drop(fn)
+        self._linked.drop(fn)
 
     @contextmanager
     def once(self, fn: StepFunction) -> Iterator[None]:
         """The step runs inside of this, and never again: what was made for it goes."""
-        known = set(self._linked)
         try:
             yield
         finally:
             self.forget(fn)
-            for programs in set(self._linked) - known:
-                self._linked.drop(programs)
 
     def clear(self) -> None:
         """Drop everything: there are other replicas now."""
         self._traced.clear()
         self._linked.clear()
+
+
+def _none_linked() -> LinkedPrograms:
+    return BoundedCache(KEPT_SIGNATURES)

@@ -295,7 +295,7 @@ class SynchronousStrategy(Strategy):
 
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
         self.require_program()
-        linked = self.programs.linked(programs)
+        linked = self.programs.linked(fn, programs)
         try:
             bundles = self.group.run(self.members, self.local_members, linked, calls)
         except Exception as error:

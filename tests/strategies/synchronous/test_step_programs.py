@@ -25,15 +25,16 @@ def test_step_is_traced_once_until_it_is_forgotten() -> None:
 
 def test_programs_are_linked_again_when_the_layout_has_changed() -> None:
     strategy = sd.MirroredStrategy(2)
-    first = strategy.step(counting(strategy), (), {}).linked
+    step = counting(strategy)
+    first = strategy.step(step, (), {}).linked
     programs = [linked.program for linked in first]
-    assert strategy.programs.linked(programs) is first
+    assert strategy.programs.linked(step, programs) is first
     strategy.store.layout.version += 1
-    assert strategy.programs.linked(programs) is not first
+    assert strategy.programs.linked(step, programs) is not first
 
 
 def test_nothing_is_kept_of_a_step_that_runs_once() -> None:
     strategy = sd.MirroredStrategy(2)
-    known = len(list(strategy.programs._linked)), len(list(strategy.programs._traced))
+    known = len(strategy.programs._linked), len(strategy.programs._traced)
     strategy.run(lambda: 1.0)
-    assert (len(list(strategy.programs._linked)), len(list(strategy.programs._traced))) == known
+    assert (len(strategy.programs._linked), len(strategy.programs._traced)) == known
