@@ -35,6 +35,7 @@ from simdist.program.scope import Scope, add_library, chosen_scope, libraries, o
 from simdist.program.values import snapshot
 from simdist.randomness import derive_seed
 from simdist.training import made_in_steps
+from simdist.training.first_weights import require_room
 from simdist.training.saved_variables import saved_variables
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization, is_sum_of_replicas
 from simdist.variables.handles import Adopted
@@ -241,6 +242,7 @@ class _Adoption:
 
     def get_variable_layout(self, variable: keras.Variable) -> None:
         if not isinstance(variable, AdoptedVariable):
+            require_room(variable.path, tuple(variable.shape), variable.dtype)
             _adopted_class(variable).simdist_scope = self.scope
 
     def get_tensor_layout(self, path: str) -> None:

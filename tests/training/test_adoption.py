@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.errors import FailedPreconditionError
+from simdist.errors import FailedPreconditionError, ResourceExhaustedError
 
 X, Y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
 
@@ -25,3 +25,14 @@ def test_a_plain_model_whose_variables_belong_to_a_strategy_is_refused_by_name(m
         getattr(model, method)(*data, verbose=0)
     for one, other in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(one, np.asarray(other))
+
+
+def test_a_weight_that_this_machine_cannot_hold_is_refused_before_xla_ends_the_process() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, numerics="off"))
+    with strategy.scope():
+        table = plain.layers.Embedding(10**12, 256, name="users")
+        with pytest.raises(ResourceExhaustedError, match=r'users/embeddings of shape .* needs 931\.3 TiB .* numerics="off"'):
+            table.build()
+        small = plain.layers.Embedding(10, 4)
+        small.build()
+    assert [variable.shape for variable in strategy.variables] == [(10, 4)]
