@@ -106,3 +106,20 @@ def test_a_checkpoint_of_another_thread_is_refused_before_it_begins(tmp_path: Pa
     with pytest.raises(FailedPreconditionError, match="after the cluster was closed"):
         checkpoint.save(str(tmp_path / "ckpt"))
     assert [path.name for path in tmp_path.iterdir()] == ["ckpt-1"]
+
+
+def test_a_scope_that_another_thread_has_open_is_no_place_to_open_one() -> None:
+    strategy = sd.MirroredStrategy(2)
+
+    def nest() -> None:
+        with strategy.scope():
+            pass
+
+    with strategy.scope():
+        for opens in (nest, open_a_scope):
+            error = in_thread(opens)
+            assert isinstance(error, FailedPreconditionError)
+            assert "Another thread has the scope of MirroredStrategy open" in str(error)
+        assert sd.get_strategy() is strategy
+        nest()
+    assert in_thread(nest) is None and not sd.has_strategy()

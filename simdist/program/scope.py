@@ -9,6 +9,7 @@ Taught in lesson 02.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, TypeVar
@@ -103,10 +104,15 @@ def opened(scope: Scope) -> Iterator[None]:
     """Code inside belongs to this scope.
 
     Raises:
-        FailedPreconditionError: another scope is open, or another thread drives a cluster now.
+        FailedPreconditionError: another scope is open, or another thread has a scope open, or drives a cluster now.
     """
     driving_thread.require()
     stack, openings = open_scopes.get(), _openings.get()
+    if openings and openings[-1].thread != threading.get_ident():  # whichever thread ended first would close both
+        raise FailedPreconditionError(
+            f"Another thread has the scope of {type(stack[-1]).__name__} open, and the open scope is that of all threads. Open one after "
+            "the other, or run each program in a process of its own (concurrent.futures.ProcessPoolExecutor)."
+        )
     if stack and stack[-1] is not scope:
         raise FailedPreconditionError(
             f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(scope).__name__}."
@@ -132,6 +138,7 @@ class _Opening:
     def __init__(self, scope: Scope, closing: ExitStack) -> None:
         self.scope = scope
         self.closing = closing
+        self.thread = threading.get_ident()
         self.num_libraries = 0
 
     def enter_libraries(self) -> None:
