@@ -85,6 +85,6 @@ def server_placement(name: str, servers: Sequence[str], layout: Layout) -> Serve
     Raises:
         InvalidArgumentError: no such name.
     """
-    if name not in PLACEMENTS:
+    if name not in tuple(PLACEMENTS):  # of a list, too, which has no hash
         raise InvalidArgumentError(f"placement={name!r} is not known; use one of {', '.join(map(repr, PLACEMENTS))}.")
     return PLACEMENTS[name](servers, layout)

@@ -42,3 +42,9 @@ def test_placements_by_name() -> None:
     assert isinstance(server_placement("round_robin", ["ps:0"], layout), RoundRobin)
     with pytest.raises(InvalidArgumentError, match="use one of 'round_robin', 'bytes'"):
         server_placement("turns", ["ps:0"], layout)
+
+
+@pytest.mark.parametrize("name", ["size", None, ["bytes"], {"bytes": 1}])
+def test_unknown_placement_is_refused(name: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not known; use one of 'round_robin', 'bytes'"):
+        sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), placement=name)  # type: ignore[arg-type]
