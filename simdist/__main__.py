@@ -9,6 +9,7 @@ import os
 import runpy
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -21,6 +22,8 @@ from simdist.doctor import examine, missing
 from simdist.errors import SimdistError
 
 __all__ = ["main"]
+
+INTERRUPTED = 130  # as a shell counts: 128 and the number of the signal
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,6 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
     except SimdistError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt as error:
+        print(f"Interrupted{_where(error, getattr(options, 'program', None))}.", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _where(error: BaseException, program: Path | None) -> str:
+    """Where a program stood when it was interrupted, if it was running."""
+    numbers = [number for frame, number in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(program)]
+    return f" in line {numbers[-1]} of {program}" if numbers else ""
 
 
 def _without_arguments_of_script(words: list[str]) -> tuple[list[str], list[str] | None]:

@@ -31,6 +31,22 @@ def test_run_of_a_script_for_tasks_says_what_it_needs(tmp_path: Path, capsys: py
     assert "needs --cluster FILE" in capsys.readouterr().err
 
 
+def test_interrupted_program_is_no_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "long.py"
+    program.write_text("def main(seed, crash):\n    wait()\n\ndef wait():\n    raise KeyboardInterrupt\n")
+    assert main(["run", str(program)]) == 130
+    assert capsys.readouterr().err == f"Interrupted in line 5 of {program}.\n"
+
+
+def test_interrupted_campaign_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simdist.chaos.campaign.Campaign.run", run)
+    assert main(["chaos", "--scenarios", "3"]) == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
 def test_run_of_what_is_not_python_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken.py").write_text("def main(:\n")
     assert main(["run", str(tmp_path / "broken.py")]) == 2

@@ -67,7 +67,7 @@ class Report:
 
     def lines(self) -> Iterator[str]:
         """The report, for people."""
-        yield f"{self.scenarios} scenarios, {len(self.failures)} of them failed"
+        yield f"{self.scenarios} scenario{'s' * (self.scenarios != 1)}, {len(self.failures)} of them failed"
         for name, count in sorted(self.workloads.items()):
             yield f"  {name:28} {count:6}   {count / max(self.seconds.get(name, 0.0), 1e-9):7.1f} per second"
         yield "  happened: " + (", ".join(f"{kind} in {count}" for kind, count in sorted(self.kinds.items())) or "nothing")
