@@ -74,9 +74,12 @@ def smallest_with_few_closures(steps: int) -> str | None:
     """The smallest number of steps with which an epoch has at most four closures."""
     closures = -(-STEPS_PER_EPOCH // steps)
     if closures > MOST_CLOSURES:
-        return f"with {steps} steps to a closure, an epoch has {closures} closures; at most {MOST_CLOSURES} are asked for."
+        return (
+            f"with {steps} step{'s' * (steps > 1)} to a closure, an epoch has {closures} closures; at most {MOST_CLOSURES} are asked for."
+        )
     if -(-STEPS_PER_EPOCH // (steps - 1)) <= MOST_CLOSURES:
-        return f"with {steps} steps to a closure, an epoch has {closures}: few enough. But {steps} is not the smallest such number."
+        number = f"{closures} closure{'s' * (closures > 1)}"
+        return f"with {steps} steps to a closure, an epoch has {number}: few enough. But {steps} is not the smallest such number."
     return None
 
 

@@ -120,7 +120,7 @@ class Recovery:
         yield "cost", f"{self.cost_s:+.6f} s: {ends}"
         if self.units < self.units_without:
             yield "came to", f"{self.units} of {self.units_without} closures or steps"
-        yield "repeated", f"{self.repeated_steps} steps"
+        yield "repeated", f"{self.repeated_steps} step{'s' * (self.repeated_steps != 1)}"
         yield "lost", f"{self.lost_s:.6f} s of work under way"
         yield "others waited", f"{self.waited_s:+.6f} s"
         if self.loss is not None and self.loss_without is not None:

@@ -98,6 +98,7 @@ def test_run_whose_only_process_died_has_come_all_the_way() -> None:
     assert session.result == {"worker:0": 20} and session.steps == 21
     story = sd.recovery(session, command)
     assert (story.units, story.units_without, story.repeated_steps) == (20, 20, 1)
+    assert dict(story.rows())["repeated"] == "1 step"
     assert "came to" not in str(story)
     costs_s = {phase.name: phase.cost_s for phase in story.phases}
     assert costs_s["restoration"] == pytest.approx(0.01)

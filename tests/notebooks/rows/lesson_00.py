@@ -28,7 +28,7 @@ ROWS = {
             (14, "an epoch has 5 closures"),
             (1, "an epoch has 60 closures"),
             (16, "16 is not the smallest"),
-            (20, "an epoch has 3: few enough"),
+            (20, "an epoch has 3 closures: few enough"),
             (60, "not the smallest"),
             (0, "from 1 to 60"),
             (61, "from 1 to 60"),
