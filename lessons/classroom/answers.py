@@ -14,7 +14,7 @@ from typing import Any
 from classroom.exercise import Check
 from classroom.values import described, plain
 
-__all__ = ["a_function", "a_number", "a_whole_number", "near", "one_of"]
+__all__ = ["a_function", "a_number", "a_whole_number", "lowered", "near", "one_of"]
 
 HUGE = 1e300  # below it, sums and products of floats stay finite
 
@@ -105,6 +105,17 @@ def a_function(of: str, then: Callable[[Callable[..., Any]], str | None]) -> Che
     return check
 
 
+def lowered(answer: Any) -> str | None:
+    """A text in small letters, without spaces around it; None if the answer is no text.
+
+    Example:
+        >>> lowered(" Read "), lowered(3)
+        ('read', None)
+    """
+    value = plain(answer)
+    return value.strip().lower() if isinstance(value, str) else None
+
+
 def one_of(options: Sequence[str], then: Callable[[str], str | None]) -> Check:
     """A check for one of some words; capitals and spaces around it do not matter.
 
@@ -115,8 +126,7 @@ def one_of(options: Sequence[str], then: Callable[[str], str | None]) -> Check:
     """
 
     def check(answer: Any) -> str | None:
-        value = plain(answer)
-        word = value.strip().lower() if isinstance(value, str) else None
+        word = lowered(answer)
         known = {option.lower(): option for option in options}
         if word not in known:
             return f"{described(answer)} is none of: {', '.join(map(repr, options))}."

@@ -13,6 +13,8 @@ from classroom.answers import a_whole_number
 from classroom.exercise import Exercise
 from classroom.hot_spots import dense_rounds, make_cluster, skewed_steps
 from classroom.values import described
+from simdist.errors import InvalidArgumentError
+from simdist.variables.partitioners import checked_cut
 
 __all__ = [
     "MODEL",
@@ -62,6 +64,7 @@ SERVERS, SERVER_PORT, WORKER_PORT = 6, 4, 1
 WORKERS = 12
 MOST_MS = 80.0
 MOST_SHARDS = 40
+MOST_MEASURED = 5000  # shards; a run with more would take minutes
 BANDWIDTH = 1e9
 MODEL: dict[str, tuple[int, ...]] = {"table": (200_000, 16)}
 for layer in range(1, 5):
@@ -79,7 +82,15 @@ def measured(design: dict[str, Any]) -> tuple[float, int]:
 
     Args:
         design: the number of servers, the partitioner and the placement.
+
+    Raises:
+        InvalidArgumentError: the partitioner cuts the model into thousands of shards.
     """
+    if callable(cut := design.get("partitioner")) and not isinstance(cut, type):
+        shards = sum(checked_cut(cut(shape, np.dtype(np.float32)), shape)[1] for shape in MODEL.values())
+        if shards > MOST_MEASURED:
+            what = f"the partitioner cuts the model into {shards:,} shards, and a run with more than {MOST_MEASURED:,} would take minutes"
+            raise InvalidArgumentError(f"{what}. Cut into fewer: the sizes of a partitioner are bytes, a megabyte is 1 << 20.")
     cluster = make_cluster(WORKERS, design["servers"])
     ms, strategy = dense_rounds(cluster, MODEL, design.get("partitioner"), placement=design.get("placement", "round_robin"))
     return ms, sum(shard.kind == "parameter" for shard in strategy.placements())
@@ -121,7 +132,7 @@ def fast_and_small(answer: Any) -> str | None:
     try:
         ms, shards = measured(design | {"servers": servers})
     except (sd.errors.SimdistError, TypeError) as error:
-        return f"the strategy refused it: {error}"
+        return f"the design was refused: {error}"
     if ms > MOST_MS:
         return f"a round takes {ms:.1f} ms, with {shards} shards."
     if shards > MOST_SHARDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -62,6 +63,8 @@ four rows a step: 4 ms. The step itself takes 3 ms, so even then the job waits f
 # -- the run of the third exercise ---------------------------------------------------------------------------------------
 
 SLOW_INPUT, SLOW_INPUT_MS = "worker:2", 7.5
+NEAR_MS = 0.01
+LATER_WAIT_MS = 1.5  # all wait for worker:1, which computes for 6 ms; meanwhile the pipeline works
 
 
 def slow_run() -> sd.Cluster:
@@ -158,6 +161,9 @@ def reads_each_row_once(function: Callable[..., Any]) -> str | None:
     for epochs in found:
         if isinstance(epochs, str):
             return epochs
+        strange = [row for batches in epochs for batch in batches for row in batch if not 0 <= row < ROWS]
+        if strange:
+            return f"a pipeline reads row {strange[0]:,}; there are the rows 0 to {ROWS - 1}, the elements of sd.Dataset.range({ROWS})."
     for epoch in range(EPOCHS):
         counts = times_read([[batch for epochs in found for batch in epochs[epoch]]])
         wrong = [row for row, count in enumerate(counts) if count != 1]
@@ -202,23 +208,29 @@ def gives_total(function: Callable[..., Any]) -> str | None:
     return None
 
 
+def about_load(load: float) -> str:
+    """What is wrong with milliseconds that are not those of the slow pipeline."""
+    if abs(load - LATER_WAIT_MS) <= NEAR_MS:
+        return "that is what it waits in a step; its pipeline works while the step computes, too."
+    if abs(1000 * load - SLOW_INPUT_MS) <= NEAR_MS:
+        return "that is the number of seconds. Give milliseconds."
+    return "that is too little." if load < SLOW_INPUT_MS else "that is too much."
+
+
 def worker_and_load(answer: Any) -> str | None:
     """The worker whose input is slow, and the milliseconds that its pipeline works on a batch."""
     value = plain(answer)
     if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str) or isinstance(value[1], (str, bool, list)):
         return f"{described(answer)} is no pair of a worker and a number: give for example ('worker:0', 2.5)."
-    worker, load = value
+    worker, load = value[0].strip().lower(), value[1]
+    if not math.isfinite(load):
+        return f"{described(load)} is no number of milliseconds: give for example ('worker:0', 2.5)."
     if worker == "worker:1":
         return "worker:1 computes for longer than the others. But does it wait for its input?"
     if worker != SLOW_INPUT:
         return f"{described(worker)} is not the one: whose spans 'wait for input' are the longest?"
-    if not abs(load - SLOW_INPUT_MS) <= 0.01:
-        hint = (
-            "that is what it waits in a step; its pipeline works while the step computes, too."
-            if load < SLOW_INPUT_MS
-            else "that is too much."
-        )
-        return f"it is {worker}; but {load:g} ms: {hint}"
+    if abs(load - SLOW_INPUT_MS) > NEAR_MS:
+        return f"it is {worker}; but {load:g} ms: {about_load(load)}"
     return None
 
 

@@ -82,7 +82,7 @@ def good_interval(interval_min: float) -> str | None:
         return None
     if abs(interval_min - best_interval(SAVE_MIN, OF_ONE_MACHINE_MIN)) <= NEAR * best_interval(SAVE_MIN, OF_ONE_MACHINE_MIN):
         return f"{interval_min:,.0f} minutes would be right for one machine. Some machine of 512 fails more often."
-    if interval_min > 10 * best_min:
+    if interval_min > 5 * BETWEEN_FAILURES_MIN:
         return f"with {interval_min:,g} minutes between two checkpoints the training hardly comes to its end."
     found, least = stretch_with(interval_min), stretch_with(best_min)
     return f"with {interval_min:,g} minutes it takes {found:.3f} times as long as the work; {least:.3f} is possible."
@@ -209,6 +209,7 @@ SAVES_S = 5  # seconds of work between two attempts to save
 MOST_REPEATED = 5
 CRASH_S = 52.0
 MOST_FAILED = 20  # saves at one moment; each takes a part of a real second
+MOST_SAVED = 60  # by one main: as often as there are steps
 
 
 def break_the_disk(cluster: sd.Cluster) -> None:
@@ -219,22 +220,28 @@ def break_the_disk(cluster: sd.Cluster) -> None:
 
 
 class EndlessSavingError(Exception):
-    """The same save was tried again and again, and no time passed."""
+    """The same save was tried again and again, and no time passed; or the program saved far more often than it took steps."""
 
 
 class WatchedManager(sd.CheckpointManager):
-    """Counts the saves that fail at one moment: a refused write takes no time, so a loop of them would never end."""
+    """Counts the saves that fail at one moment, where no time passes, and those that succeed: a loop of either may not end."""
 
     def __init__(self, cluster: sd.Cluster, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.cluster = cluster
-        self.failed, self.failed_at_s, self.is_endless = 0, -1.0, False
+        self.failed, self.failed_at_s, self.saved, self.is_endless = 0, -1.0, 0, False
 
     def save(self, *args: Any, **options: Any) -> Any:
         if self.is_endless:
             return None
+        if self.saved == MOST_SAVED:
+            raise EndlessSavingError(
+                f"it has saved {MOST_SAVED} times: once is enough. Does your function return when a save has succeeded?"
+            )
         try:
-            return super().save(*args, **options)
+            path = super().save(*args, **options)
+            self.saved += 1
+            return path
         except sd.errors.SimdistError:
             now = self.cluster.now
             self.failed = self.failed + 1 if now == self.failed_at_s else 1
@@ -253,7 +260,7 @@ def run_job(function: Callable[..., Any]) -> tuple[int, int]:
         How many steps were taken in all, and how often the main was started again.
 
     Raises:
-        EndlessSavingError: a save was tried again and again at one moment.
+        EndlessSavingError: a save was tried again and again.
     """
     cluster = slow_cluster(workers=1)
     directory = cluster.directory("saved")

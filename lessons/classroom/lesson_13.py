@@ -8,10 +8,10 @@ from typing import Any, cast
 import numpy as np
 
 import simdist as sd
-from classroom.answers import a_function, a_number
+from classroom.answers import a_function, a_number, lowered
 from classroom.exercise import Exercise, NotAnswered
 from classroom.spot import POLICIES, Job, make_cluster, outcome, repeated
-from classroom.values import described, plain
+from classroom.values import described
 from simdist.hardware import DiskModel
 
 __all__ = [
@@ -55,7 +55,7 @@ def lost_steps(step_s: float) -> int:
     """How many steps are lost with steps of so many seconds, where the notice comes when one has just begun."""
     disk = DiskModel(write_bandwidth=100.0, read_bandwidth=1e9, latency=0.0, fsync=0.0)
     cluster = sd.Cluster({"worker": 1}, seed=13, disks=disk)
-    cluster.faults.preempt("worker:0", at=3.01 * step_s, notice=NOTICE_S, restart_after=60.0)
+    cluster.faults.preempt("worker:0", at=3.001 * step_s, notice=NOTICE_S, restart_after=60.0)
     directory, points = cluster.directory("saved"), cast("list[tuple[float, float]]", [])
 
     def main() -> None:
@@ -126,10 +126,10 @@ def cheapest(answer: Any) -> str | None:
     if not isinstance(answer, dict) or set(map(str, answer)) != {"market", "policy"}:
         return f"{described(answer)} is no dict with a market and a policy: give for example {{'market': 'calm', 'policy': 'restart'}}."
     given = cast("dict[str, Any]", answer)
-    market, policy = plain(given["market"]), plain(given["policy"])
-    if not isinstance(market, str) or market not in MARKETS:
+    market, policy = lowered(given["market"]), lowered(given["policy"])
+    if market is None or market not in MARKETS:
         return f"{described(given['market'])} is no market: give one of {', '.join(map(repr, MARKETS))}."
-    if not isinstance(policy, str) or policy not in POLICIES:
+    if policy is None or policy not in POLICIES:
         return f"{described(given['policy'])} is no policy: give one of {', '.join(map(repr, POLICIES))}."
     found = outcome(policy, *MARKETS[market][1:])
     if found.end_s > LATEST_S:

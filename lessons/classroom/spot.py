@@ -13,6 +13,7 @@ import numpy as np
 import simdist as sd
 from classroom.bits import digest_of
 from classroom.rounds import images, labels
+from classroom.seeds import checked_seed
 from classroom.values import described, plain
 from simdist import keras
 from simdist.errors import InvalidArgumentError
@@ -113,7 +114,7 @@ def market(cluster: sd.Cluster, between_s: float | None, seed: int, notice_s: fl
         notice_s: seconds from the notice to the end.
 
     Raises:
-        InvalidArgumentError: `between_s` is no number of seconds.
+        InvalidArgumentError: `between_s` is no number of seconds, or `seed` no whole number from 0.
     """
     if between_s is None:
         return
@@ -122,7 +123,7 @@ def market(cluster: sd.Cluster, between_s: float | None, seed: int, notice_s: fl
         raise InvalidArgumentError(
             f"{described(between_s)} is no number of seconds between two machines: give one from 1, or None for never."
         )
-    stream = np.random.default_rng(seed)
+    stream = np.random.default_rng(checked_seed(seed))
     for worker in [task for task in cluster.engine.task_names if task.startswith("worker:")]:
         moment_s = float(stream.exponential(between_s))
         while moment_s < LONGEST_S:

@@ -62,6 +62,8 @@ def shown(answer: Any) -> str:
         elif isinstance(answer, (list, tuple, dict, set, frozenset)) and len(answer) > LONGEST_LIST:
             return f"of {len(answer):,} items"
         value = plain(answer)
+        if isinstance(value, list) and isinstance(answer, tuple):
+            value = tuple(value)
         text = repr(answer if value is None else value)
     except Exception:
         return "(it cannot be printed)"

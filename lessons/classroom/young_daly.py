@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 import simdist as sd
+from classroom.seeds import checked_seed
 from simdist.hardware import DiskModel
 
 __all__ = [
@@ -139,8 +140,12 @@ class OnDisk:
 
 
 def moments_of_failure(seed: int, until_s: float, between_failures_s: float = BETWEEN_FAILURES_S) -> list[float]:
-    """Virtual seconds of failures that know nothing of each other."""
-    stream = np.random.default_rng(seed)
+    """Virtual seconds of failures that know nothing of each other.
+
+    Raises:
+        InvalidArgumentError: `seed` is no whole number from 0.
+    """
+    stream = np.random.default_rng(checked_seed(seed))
     moments: list[float] = []
     while not moments or moments[-1] < until_s:
         moments.append(float(stream.exponential(between_failures_s)) + sum(moments[-1:]))
@@ -149,9 +154,10 @@ def moments_of_failure(seed: int, until_s: float, between_failures_s: float = BE
 
 def failing_cluster(seed: int, until_s: float = 2 * WORK_S) -> sd.Cluster:
     """A machine whose disk needs 5 s for a checkpoint, with its failures; it is back 10 s after each."""
+    moments = moments_of_failure(seed, until_s)
     disk = DiskModel(write_bandwidth=SIZE_BYTES / SAVE_S, read_bandwidth=1e15, latency=0.0, fsync=0.0)
     cluster = sd.Cluster({"worker": 1}, seed=seed, disks=disk)
-    for moment_s in moments_of_failure(seed, until_s):
+    for moment_s in moments:
         cluster.faults.crash("worker:0", at=moment_s, restart_after=RESTART_S)
     return cluster
 

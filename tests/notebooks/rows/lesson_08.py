@@ -74,6 +74,11 @@ ROWS = {
                 lambda context: RANGE.shuffle(24).shard(3, context.input_pipeline_id).batch(3).repeat(),
                 "A shuffle before the shard needs a seed that all pipelines have in common",
             ),
+            (lambda context: sharded(context).map(lambda row: row - 50).shuffle(8).batch(3).repeat(), "there are the rows 0 to 23"),
+            (
+                lambda context: sharded(context).map(lambda row: row + 10**9).shuffle(8).batch(3).repeat(),
+                "a pipeline reads row 1,000,000,0",
+            ),
             (lambda context: [1, 2, 3], "return a dataset"),
             (sd.Dataset.range(24), "cannot be called"),
         ],
@@ -89,12 +94,15 @@ ROWS = {
         ],
     ),
     "third_exercise": Rows(
-        right=[("worker:2", 7.5), ["worker:2", 7.4999999]],
+        right=[("worker:2", 7.5), ["worker:2", 7.4999999], (" Worker:2", 7.5)],
         wrong=[
             (("worker:1", 6.0), "But does it wait for its input?"),
             (("worker:0", 2.0), "is not the one"),
             (("worker:2", 1.5), "that is what it waits in a step"),
             (("worker:2", 90.0), "that is too much"),
+            (("worker:2", 3.5), "3.5 ms: that is too little"),
+            (("worker:2", 0.0075), "that is the number of seconds. Give milliseconds"),
+            (("worker:2", float("nan")), "NaN (not a number) is no number of milliseconds"),
             ("worker:2", "is no pair of a worker and a number"),
             (("worker:2", "7.5 ms"), "is no pair of a worker and a number"),
         ],

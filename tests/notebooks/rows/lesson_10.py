@@ -63,6 +63,24 @@ def batches_alike(tracker: Any, metrics: Any, right: Any) -> Any:
     return counted(tracker, metrics, right.mean())
 
 
+def logs(what: Any) -> Any:
+    """An answer with the right state, and a log that the evaluation does not show."""
+
+    def counted(tracker: Any, metrics: Any, right: Any) -> Any:
+        return {"right": what(right)}, tracker.stateless_update_state(metrics, right)
+
+    return counted
+
+
+def one_update_late(tracker: Any, metrics: Any, right: Any) -> Any:
+    return {"right": tracker.stateless_result(metrics)}, tracker.stateless_update_state(metrics, right)
+
+
+def by_own_counts(tracker: Any, metrics: Any, right: Any) -> Any:
+    total, count = metrics[0] + right.sum(), metrics[1] + right.shape[0]
+    return {"right": total / count}, [total, count]
+
+
 def state_only(tracker: Any, metrics: Any, right: Any) -> Any:
     return tracker.stateless_update_state(metrics, right)
 
@@ -90,7 +108,7 @@ ROWS = {
         ],
     ),
     "second_exercise": Rows(
-        right=[{"way": "workers", "every": 2}],
+        right=[{"way": "workers", "every": 2}, {"every": 2.0, "way": " Workers"}],
         wrong=[
             ({"way": "chief", "every": 2}, "the training ends at 115.1 s"),
             ({"way": "workers", "every": 1}, "the training ends at 92.5 s"),
@@ -107,11 +125,16 @@ ROWS = {
         slow=True,
     ),
     "third_exercise": Rows(
-        right=[counted],
+        right=[counted, by_own_counts],
         wrong=[
             (mean_of_batch, "its state has counted nothing"),
             (not_kept, "its state has counted nothing"),
             (batches_alike, "is the mean of the shares of the batches"),
+            (logs(lambda right: 0.0), "after batch 0 the log is 0.0, and the result of the tracker is 0.75"),
+            (logs(lambda right: right.mean()), "after batch 1 the log is 0.0, and the result of the tracker is 0.5"),
+            (logs(lambda right: right), "the log is an array of shape (4,)"),
+            (logs(lambda right: None), "the log is None"),
+            (one_update_late, "after batch 0 the log is 0.0"),
             (state_only, "expected are two values"),
             (bare_result, "expected is a dict with the key 'right'"),
             (no_state, "expected is the state of the tracker"),

@@ -31,7 +31,7 @@ ROWS = {
         slow=True,
     ),
     "second_exercise": Rows(
-        right=[LINE, LOST, LATE, line(b=["ps:0", "ps:1"], one_way=True)],
+        right=[LINE, LOST, LATE, line(b=["ps:0", "ps:1"], one_way=True), line(at=np.float32(0.0120), until=np.float32(0.0125))],
         wrong=[
             ({"kind": "delay", "source": "ps:0", "target": "worker:1", "seconds": 0.01, "at": 0.012, "until": 0.013}, "it costs 0.0"),
             ({"kind": "crash", "task": "worker:1", "at": 0.012}, "breaks the network only"),

@@ -67,6 +67,7 @@ ROWS = {
         right=[40, 39.5, 38],
         wrong=[
             (41, "4 steps were lost"),
+            (40.1, "4 steps were lost"),
             (120, "steps were lost"),
             (30, "they may be longer"),
             (0, "is not in the range"),
@@ -74,7 +75,7 @@ ROWS = {
         ],
     ),
     "second_exercise": Rows(
-        right=[{"market": "calm", "policy": "notice"}],
+        right=[{"market": "calm", "policy": "notice"}, {"policy": "Notice", "market": "Calm"}],
         wrong=[
             ({"market": "busy", "policy": "elastic"}, "not bit for bit"),
             ({"market": "busy", "policy": "notice"}, "it ends at 1216 s"),
