@@ -54,6 +54,9 @@ test("labels name the rows of a cut variable, and the bytes", () => {
   const cut = { shards: [shard("ps:0", 512, { num_shards: 2, row_stop: 32 })], top: 0, height: 30 };
   assert.equal(label(cut, 300), "dense/kernel · rows 0–31");
   assert.equal(rows(cut, 300), "rows 0–31 of 64 · 512 B");
+  assert.deepEqual([100, 80, 40, 10].map((room) => rows(cut, room)), ["rows 0–31 of 64", "rows 0–31", "0–31", ""], "no number is cut");
+  const whole = { ...cut, shards: [shard("ps:0", 1024)] };
+  assert.deepEqual([130, 50, 45, 10].map((room) => rows(whole, room)), ["64 × 4 · 1.0 KiB", "64 × 4", "64 × 4", ""]);
   assert.deepEqual(facts(cut)[0].facts.find(([key]) => key === "shard"), ["shard", "1 of 2"]);
   const columns = { shards: [shard("ps:0", 512, { num_shards: 2, row_stop: 4, axis: 1, slot_of: "kernel" })], top: 0, height: 30 };
   assert.equal(label(columns, 300), "dense/kernel · columns 0–3");

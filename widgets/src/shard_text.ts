@@ -23,13 +23,14 @@ export function note(block: Block, room: number): string {
   return `${label(block, room - size.length * CHARACTER)}${size}`;
 }
 
-/** The second line of a block: rows or shape, and bytes. */
+/** The second line of a block: rows or shape, and bytes; with less where that has no room, since a number that is cut is another one. */
 export function rows(block: Block, room: number): string {
   const [first] = block.shards;
   const size = formatBytes(bytes(block));
   if (block.shards.length > 1) return size;
-  const text = first.num_shards > 1 ? `${rowsOf(first)} of ${first.shape[axisOf(first)]}` : shapeOf(first);
-  return `${text} · ${size}`.length * CHARACTER <= room ? `${text} · ${size}` : text;
+  const cut = [`${rowsOf(first)} of ${first.shape[axisOf(first)]}`, rowsOf(first), rangeOf(first)];
+  const texts = first.num_shards > 1 ? cut : [shapeOf(first), size];
+  return [`${texts[0]} · ${size}`, ...texts].find((text) => text.length * CHARACTER <= room) ?? "";
 }
 
 /** What the card says about a block. */
