@@ -372,7 +372,7 @@ class Session:
             )
 
     def __repr__(self) -> str:
-        return f"Session({self.state} at {self.now:.6f} s, {len(self.commands)} commands)"
+        return f"Session({self.state} at {self.now:.6f} s, {len(self.commands)} command{'s' * (len(self.commands) != 1)})"
 
 
 def _checked(program: Program, cluster: Cluster, commands: Iterable[Command] | None) -> list[Command]:

@@ -40,7 +40,7 @@ def test_only_branch_cannot_be_closed_and_wrong_places_are_refused() -> None:
     found = branches()
     with pytest.raises(errors.InvalidArgumentError, match="only branch"):
         found.close(0)
-    with pytest.raises(errors.InvalidArgumentError, match="1 commands"):
+    with pytest.raises(errors.InvalidArgumentError, match="1 command, counted from 0"):
         found.fork(0.0, [1])
     assert found.log == [] and len(found.plain()) == 1
 

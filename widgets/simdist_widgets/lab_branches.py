@@ -125,7 +125,9 @@ class Branches:
         commands = source.session.commands
         wrong = [place for place in without if place not in range(len(commands))]
         if wrong:
-            raise InvalidArgumentError(f"without={wrong[0]!r}: the branch has {len(commands)} commands, counted from 0.")
+            raise InvalidArgumentError(
+                f"without={wrong[0]!r}: the branch has {len(commands)} command{'s' * (len(commands) != 1)}, counted from 0."
+            )
         session = source.session.fork(t_s, without=[commands[place] for place in without])
         name = f"fork_{self._count}"
         left_out = ", ".join(f"{source.name}.commands[{place}]" for place in without)

@@ -162,7 +162,9 @@ class Verbs:
         """What a command has cost, against the run without it."""
         commands = self.session.commands
         if isinstance(command, bool) or not isinstance(command, int) or not 0 <= command < len(commands):
-            raise InvalidArgumentError(f"command={command!r}: the branch has {len(commands)} commands, counted from 0.")
+            raise InvalidArgumentError(
+                f"command={command!r}: the branch has {len(commands)} command{'s' * (len(commands) != 1)}, counted from 0."
+            )
         story = recovery(self.session, commands[command])
         phases: list[dict[str, Any]] = []
         for phase in story.phases:

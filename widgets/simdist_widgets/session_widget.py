@@ -371,7 +371,7 @@ class SessionWidget(BaseWidget):
         return timeline(self.session.trace)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.session.state} at {self.session.now:.6f} s, {len(self.session.commands)} commands)"
+        return repr(self.session).replace("Session", type(self).__name__, 1)
 
 
 def layout_and_forms(cluster: Cluster) -> dict[str, Any]:
