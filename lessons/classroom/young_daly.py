@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 import simdist as sd
 from classroom.seeds import checked_seed
+from simdist.errors import InvalidArgumentError
 from simdist.hardware import DiskModel
 
 __all__ = [
@@ -38,6 +40,7 @@ SAVE_S = 5.0
 BETWEEN_FAILURES_S = 1000.0
 RESTART_S = 10.0
 WORK_S = 20_000.0  # of a job: a multiple of all intervals
+UNTIL_S = 20 * WORK_S  # up to which failures are planned: a job with a bad interval takes many times as long as its work
 INTERVALS_S = (25, 50, 100, 200, 400)
 SIZE_BYTES = 8  # of a checkpoint with one number and Orbax's count of saves
 
@@ -84,6 +87,9 @@ def lowest_of_parabola(intervals_s: Sequence[float], stretches: Sequence[float])
 # -- the job ------------------------------------------------------------------------------------------------------------
 
 
+planned_until_s: WeakKeyDictionary[sd.Cluster, float] = WeakKeyDictionary()  # up to when each cluster's failures are planned
+
+
 class Saved(Protocol):
     """The number of seconds of work that are done, saved and restored; both take virtual time."""
 
@@ -99,6 +105,7 @@ class InFiles:
     """
 
     def __init__(self, cluster: sd.Cluster) -> None:
+        self.cluster = cluster
         self.directory = cluster.directory("saved")
 
     def restore(self) -> float:
@@ -109,6 +116,7 @@ class InFiles:
         return float(self.done.numpy())
 
     def save(self, done_s: float) -> None:
+        check_that_failures_are_planned(self.cluster)
         self.done.assign(done_s)
         self.manager.save()
 
@@ -121,6 +129,7 @@ class OnDisk:
     """
 
     def __init__(self, cluster: sd.Cluster) -> None:
+        self.cluster = cluster
         self.engine = cluster.engine
         self.durable_s = 0.0
 
@@ -128,6 +137,7 @@ class OnDisk:
         return self.durable_s
 
     def save(self, done_s: float) -> None:
+        check_that_failures_are_planned(self.cluster)
         over = self.engine.promise()
 
         def ended(error: BaseException | None) -> None:
@@ -152,14 +162,33 @@ def moments_of_failure(seed: int, until_s: float, between_failures_s: float = BE
     return moments
 
 
-def failing_cluster(seed: int, until_s: float = 2 * WORK_S) -> sd.Cluster:
-    """A machine whose disk needs 5 s for a checkpoint, with its failures; it is back 10 s after each."""
+def failing_cluster(seed: int, until_s: float = UNTIL_S) -> sd.Cluster:
+    """A machine whose disk needs 5 s for a checkpoint, with its failures; it is back 10 s after each.
+
+    Args:
+        seed: of the failures.
+        until_s: virtual second up to which they are planned; a job that is not over by then raises an error at its next save.
+
+    Raises:
+        InvalidArgumentError: `seed` is no whole number from 0.
+    """
     moments = moments_of_failure(seed, until_s)
     disk = DiskModel(write_bandwidth=SIZE_BYTES / SAVE_S, read_bandwidth=1e15, latency=0.0, fsync=0.0)
     cluster = sd.Cluster({"worker": 1}, seed=seed, disks=disk)
     for moment_s in moments:
         cluster.faults.crash("worker:0", at=moment_s, restart_after=RESTART_S)
+    planned_until_s[cluster] = until_s
     return cluster
+
+
+def check_that_failures_are_planned(cluster: sd.Cluster) -> None:
+    """A job beyond the last failure would end sooner than it should."""
+    until_s = planned_until_s.get(cluster, math.inf)
+    if cluster.now > until_s:
+        raise InvalidArgumentError(
+            f"the job is not over at {until_s:,.0f} s, and no failures are planned after that. Save more often, or plan more of them: "
+            f"failing_cluster(seed, until_s={10 * until_s:.0f})."
+        )
 
 
 def job(cluster, saved, interval, work=20_000):
