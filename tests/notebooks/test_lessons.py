@@ -57,6 +57,14 @@ def test_name_is_short(path: Path) -> None:
 
 
 @every_lesson
+def test_letters_of_one_part_are_not_those_of_another(path: Path) -> None:
+    """An earlier cell that is run again would go on with the letters of a later part, and show others than the text speaks of."""
+    code = "\n".join(cell.source for cell in cells(path, "code"))
+    names = re.findall(r"^(\w+) = Letters\(\)", code, re.MULTILINE)
+    assert len(names) == len(set(names)) and code.count("Letters()") == len(names)
+
+
+@every_lesson
 def test_lines_fit_into_a_cell(path: Path) -> None:
     lines = [line for cell in cells(path) for line in cell.source.splitlines()]
     # a link that is longer than a line cannot be broken
