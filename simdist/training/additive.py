@@ -10,12 +10,24 @@ from collections.abc import Sequence
 
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
+from simdist.program.dependencies import labels_of_results
 from simdist.program.jaxprs import Atom, inner_jaxprs
-from simdist.program.operations import Compute, Program, Read, Reference, Register, TracedCollective, Update
+from simdist.program.operations import (
+    Compute,
+    Next,
+    Program,
+    RandomKey,
+    Read,
+    ReadRows,
+    Reference,
+    Register,
+    TracedCollective,
+    Update,
+)
 from simdist.variables.aggregation import is_sum_of_replicas
 from simdist.variables.handles import variable_of
 
-__all__ = ["adds_up", "assigned_otherwise"]
+__all__ = ["adds_up", "assigned_of_batches", "assigned_otherwise"]
 
 UNTOUCHED = -1  # depends on no metric
 MIXED = -2  # depends on metrics otherwise than by a sum
@@ -66,6 +78,32 @@ def assigned_otherwise(program: Program) -> set[Reference]:
             given = zip((variable.ref() for variable in op.variables), op.operands, strict=True)
             otherwise |= {ref for ref, operand in given if ref not in numbers or kinds.get(operand, UNTOUCHED) != numbers[ref]}
     return otherwise
+
+
+def assigned_of_batches(program: Program) -> set[Reference]:
+    """The variables to which a step assigns what depends on its batch, or on its random numbers.
+
+    Args:
+        program: of the step of one worker.
+    """
+    dependent: set[Register] = set()
+    found: set[Reference] = set()
+    for op in program.operations:
+        match op:
+            case Next() | ReadRows():
+                dependent.update(op.outputs)
+            case RandomKey():
+                dependent.add(op.output)
+            case Compute():
+                labels = labels_of_results(op.kernel.closed.jaxpr, [number in dependent for number in op.inputs])
+                dependent.update(number for number, label in zip(op.outputs, labels, strict=True) if label)
+            case TracedCollective() if dependent.intersection(op.operands):
+                dependent.update(op.outputs)
+            case Update(rule="assign"):
+                found |= {variable.ref() for variable, number in zip(op.variables, op.operands, strict=True) if number in dependent}
+            case _:
+                pass
+    return found
 
 
 def _is_sum(read: Read) -> bool:

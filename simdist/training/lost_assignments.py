@@ -2,7 +2,8 @@
 
 Workers of a parameter-server strategy take their steps at the same time. What a step adds to a variable adds up; of what steps assign,
 the last one stays, though it knows nothing of the others. For the moving averages of Keras' own layers that is as in TensorFlow; a
-metric or a counter gets wrong numbers by it.
+metric or a counter gets wrong numbers by it. In rounds (``mode="sync"``) all workers begin with the same value, so a counter is right; what
+they compute of their batches is lost but for that of one worker, here too.
 
 The replicas of a synchronous strategy keep the values of a metric each for itself, and a read adds them. That is
 right for what replicas count, and wrong for what they assign: a running maximum would be the sum of the replicas' maxima.
@@ -19,7 +20,7 @@ import keras
 from simdist.errors import LostAssignmentWarning
 from simdist.program.operations import Program
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.training.additive import assigned_otherwise
+from simdist.training.additive import assigned_of_batches, assigned_otherwise
 from simdist.training.adoption import AdoptedVariable, noted_assignments
 from simdist.training.keras_model import StrategyModel, strategy_of
 from simdist.variables.aggregation import is_sum_of_replicas
@@ -37,15 +38,17 @@ class LostAssignments:
     def __init__(self, model: StrategyModel) -> None:
         self.model = model
         self._reported: set[int] = set()
-        self._added: list[AdoptedVariable] = []  # what the step assigned that was traced last, of sums over replicas
+        # What the step assigned that was traced last: of sums over replicas; and in rounds.
+        self._added: list[AdoptedVariable] = []
+        self._in_rounds: list[AdoptedVariable] = []
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
         """Report the assignments of the step that is traced inside; those of replicas, when its program is there."""
         strategy = strategy_of(self.model)
         is_served = isinstance(strategy, ParameterServerStrategy)
-        self._added = []
-        if (strategy.averages_updates or len(strategy.workers) == 1) if is_served else strategy.num_replicas_in_sync == 1:
+        self._added, self._in_rounds = [], []
+        if len(strategy.workers) == 1 if is_served else strategy.num_replicas_in_sync == 1:
             yield
             return
         with noted_assignments() as found:
@@ -54,16 +57,23 @@ class LostAssignments:
             self._added = list(filter(_is_added, found))
             return
         expected = self._of_keras_layers()
+        found = [variable for variable in found if id(variable) not in expected]
+        if strategy.averages_updates and not strategy.staleness:
+            self._in_rounds = found
+            return
         for variable in found:
-            if id(variable) not in expected:
-                self._report(variable, _overwritten(variable, len(strategy.workers)))
+            self._report(variable, _overwritten(variable, len(strategy.workers)))
 
     def examine(self, program: Program) -> None:
-        """Report what replicas assign that is not the value from before and what they count."""
+        """Report what replicas assign that is not the value from before and what they count; in rounds, what workers compute of batches."""
         otherwise = assigned_otherwise(program) if self._added else ()
         for variable in self._added:
             if variable.simdist_variable is not None and variable.simdist_variable.ref() in otherwise:
                 self._report(variable, _added(variable, strategy_of(self.model).num_replicas_in_sync))
+        of_batches = assigned_of_batches(program) if self._in_rounds else ()
+        for variable in self._in_rounds:
+            if variable.simdist_variable is not None and variable.simdist_variable.ref() in of_batches:
+                self._report(variable, _overwritten_in_rounds(variable, len(strategy_of(self.model).workers)))
 
     def _report(self, variable: AdoptedVariable, message: str) -> None:
         if id(variable) not in self._reported:
@@ -91,7 +101,16 @@ def _overwritten(variable: AdoptedVariable, workers: int) -> str:
     return (
         f"The training step assigns {variable.path!r}, which the steps of {workers} workers do at the same time: the last one stays, and "
         "what the others have assigned is lost. Add to it (variable.assign_add(...), of a variable with aggregation='sum'), which adds up; "
-        "or compute it by model.evaluate after fit, which takes batch after batch; or take a synchronous strategy, or mode='sync'."
+        "or compute it by model.evaluate after fit, which takes batch after batch; or take a synchronous strategy; or mode='sync', if all "
+        "workers assign the same."
+    )
+
+
+def _overwritten_in_rounds(variable: AdoptedVariable, workers: int) -> str:
+    return (
+        f"The training step assigns to {variable.path!r} what it computes of its batch, which in each round {workers} workers do: the last "
+        "one stays, and what the others have assigned is lost. Add to it (variable.assign_add(...), of a variable with aggregation='sum'), "
+        "which adds up; or compute it by model.evaluate after fit, which takes batch after batch; or take a synchronous strategy."
     )
 
 

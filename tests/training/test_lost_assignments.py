@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from typing import Any
+from unittest.mock import ANY
 
 import keras as plain
 import numpy as np
@@ -99,8 +100,25 @@ def test_the_moving_averages_of_keras_layers_are_those_of_the_last_step_and_noth
     assert trained(servers(2), keras.layers.BatchNormalization)[2] == []
 
 
-def test_rounds_lose_nothing_and_nothing_is_said() -> None:
-    assert trained(servers(2, mode="sync"), metrics=[Largest])[2] == []
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+@pytest.mark.parametrize("eager", [False, True])
+def test_what_workers_of_a_round_assign_of_their_batches_is_named(eager: bool, kind: Any) -> None:
+    _, history, (message,) = trained(servers(2, mode="sync"), metrics=[Largest], kind=kind, run_eagerly=eager)
+    assert "'largest/found'" in message
+    assert "each round 2 workers" in message
+    assert max(history["largest"]) <= Y.max()
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+def test_what_all_workers_of_a_round_assign_alike_is_right_and_nothing_is_said(kind: Any) -> None:
+    model, history, messages = trained(servers(2, mode="sync"), lambda: Counting(adds=False), metrics=[Total], kind=kind)
+    assert (messages, float(model.layers[0].count.value)) == ([], 8.0)
+    assert history["largest"] == pytest.approx([Y.sum()] * 2)
+    assert trained(servers(1, mode="sync"), metrics=[Largest], kind=kind)[1:] == ({"largest": [1.0] * 2, "loss": ANY}, [])
+
+
+def test_what_workers_some_rounds_apart_assign_is_named() -> None:
+    assert len(trained(servers(2, mode="bounded", staleness=2), lambda: Counting(adds=False), metrics=[Largest])[2]) == 2
 
 
 class First(Largest):
