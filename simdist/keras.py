@@ -27,7 +27,7 @@ with needs("simdist.keras", "keras"):
 if _keras.backend.backend() != "jax":
     raise FailedPreconditionError(f"KERAS_BACKEND is {_keras.backend.backend()!r}, but simdist computes with JAX. Set KERAS_BACKEND=jax.")
 
-from simdist.training import adoption, applying, first_builds, global_denominators, lookups, plain_models, synchronised_moments
+from simdist.training import adoption, applying, first_builds, global_denominators, lookups, metric_logs, plain_models, synchronised_moments
 
 adoption.install()
 first_builds.install()
@@ -35,6 +35,7 @@ synchronised_moments.install()
 applying.install()
 global_denominators.install()
 lookups.install()
+metric_logs.install()
 plain_models.install()
 
 from simdist.training import callbacks as _own_callbacks  # noqa: E402

@@ -16,6 +16,7 @@ from simdist.program.arrays import Array, Tree, is_array
 from simdist.program.function import StepFunction
 from simdist.program.narrowing import require_numbers
 from simdist.strategies.base import Strategy
+from simdist.training.metric_logs import MetricLog
 from simdist.training.position import TrainingPosition
 from simdist.variables.optimizer import Optimizer
 
@@ -85,6 +86,7 @@ class TrainingState:
         is_built: whether the variables of the compiled loss and metrics were made.
         train_step: the traced step of `fit`, with the variables that were trainable then, by identity.
         forward_steps: those of evaluation and prediction, each with the variables that were trainable then, by identity.
+        metric_logs: of a step of the user's own, which of its logs are results of metrics.
     """
 
     strategy: Strategy | None
@@ -94,6 +96,7 @@ class TrainingState:
     is_built: bool = False
     train_step: tuple[list[int], StepFunction] | None = None
     forward_steps: dict[str, tuple[list[int], ForwardStep]] = field(default_factory=dict[str, tuple[list[int], ForwardStep]])
+    metric_logs: dict[str, MetricLog] = field(default_factory=dict[str, MetricLog])
 
     def forget_steps(self) -> None:
         """Delete the steps of a model that was compiled again."""

@@ -32,8 +32,8 @@ class StepLogs:
     """The logs of a model's steps.
 
     Those of the compiled step are the metrics, which count from the start of the epoch. A ``train_step`` of the user's own returns logs.
-    Where one has the name of a metric that has counted something, it is the metric's value, of what all replicas have seen; the others
-    are the last step's, as in Keras: the average over the replicas, those of all launched mains, weighed by rows.
+    Where one is a metric's result, or has the name of a metric that has counted something, it is the metric's value, of what all replicas
+    have seen; the others are the last step's, as in Keras: the average over the replicas, those of all launched mains, weighed by rows.
 
     Args:
         model: whose.
@@ -60,7 +60,8 @@ class StepLogs:
         if self._are_metrics:
             return metrics
         logs = average_logs(shares_of_all(strategy, shares))
-        return logs | {name: metrics[name] for name in self._counted() if name in logs}
+        results = {name: log.value(strategy) for name, log in self.model.simdist_state.metric_logs.items() if name in logs}
+        return logs | {name: metrics[name] for name in self._counted() if name in logs} | pythonify_logs(results)
 
     def _counted(self) -> list[str]:
         """The names under which the metrics give results that have counted something since they were reset."""

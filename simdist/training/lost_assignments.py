@@ -38,9 +38,9 @@ class LostAssignments:
     def __init__(self, model: StrategyModel) -> None:
         self.model = model
         self._reported: set[int] = set()
-        # What the step assigned that was traced last: of sums over replicas; and in rounds.
+        # What the step assigned that was traced last: of sums over replicas; and in rounds, with what is said of it.
         self._added: list[AdoptedVariable] = []
-        self._in_rounds: list[AdoptedVariable] = []
+        self._in_rounds: list[tuple[AdoptedVariable, str]] = []
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -59,7 +59,7 @@ class LostAssignments:
         expected = self._of_keras_layers()
         found = [variable for variable in found if id(variable) not in expected]
         if strategy.averages_updates and not strategy.staleness:
-            self._in_rounds = found
+            self._in_rounds = [(variable, _overwritten_in_rounds(variable, len(strategy.workers))) for variable in found]
             return
         for variable in found:
             self._report(variable, _overwritten(variable, len(strategy.workers)))
@@ -71,9 +71,9 @@ class LostAssignments:
             if variable.simdist_variable is not None and variable.simdist_variable.ref() in otherwise:
                 self._report(variable, _added(variable, strategy_of(self.model).num_replicas_in_sync))
         of_batches = assigned_of_batches(program) if self._in_rounds else ()
-        for variable in self._in_rounds:
+        for variable, message in self._in_rounds:
             if variable.simdist_variable is not None and variable.simdist_variable.ref() in of_batches:
-                self._report(variable, _overwritten_in_rounds(variable, len(strategy_of(self.model).workers)))
+                self._report(variable, message)
 
     def _report(self, variable: AdoptedVariable, message: str) -> None:
         if id(variable) not in self._reported:

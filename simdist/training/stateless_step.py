@@ -26,6 +26,7 @@ from simdist.strategies.context import get_replica_context
 from simdist.training.additive import adds_up
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel
+from simdist.training.metric_logs import noted_results
 from simdist.training.missing_rows import MissingRows, with_rows
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.keras_objects import KerasVariable
@@ -201,7 +202,9 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool, missing: Mi
         counters = known[shapes]
         alone = tracer.num_replicas == 1 and not counts_alone
         with _opened(StatelessStep(rows, weight, counters, alone)) as own, of_global_batch(weight):
-            logs, state = model.train_step(own.state_of(model), data)
+            with noted_results() as results:
+                logs, state = model.train_step(own.state_of(model), data)
+            model.simdist_state.metric_logs = results.among(logs, model.metrics_variables, state[3])
             own.keep(model, state)
         return jnp.float32(rows), jax.tree_util.tree_map(jnp.asarray, logs) if model.run_eagerly else logs
 
