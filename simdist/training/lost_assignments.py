@@ -23,7 +23,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.additive import assigned_of_batches, assigned_otherwise
 from simdist.training.adoption import AdoptedVariable, noted_assignments
 from simdist.training.keras_model import StrategyModel, strategy_of
-from simdist.variables.aggregation import is_sum_of_replicas
+from simdist.variables.aggregation import VariableAggregation, VariableSynchronization, is_sum_of_replicas
 
 __all__ = ["LostAssignments"]
 
@@ -59,7 +59,8 @@ class LostAssignments:
         expected = self._of_keras_layers()
         found = [variable for variable in found if id(variable) not in expected]
         if strategy.averages_updates and not strategy.staleness:
-            self._in_rounds = [(variable, _overwritten_in_rounds(variable, len(strategy.workers))) for variable in found]
+            lost = [variable for variable in found if not _is_averaged(variable)]
+            self._in_rounds = [(variable, _overwritten_in_rounds(variable, len(strategy.workers))) for variable in lost]
             return
         for variable in found:
             self._report(variable, _overwritten(variable, len(strategy.workers)))
@@ -89,6 +90,13 @@ class LostAssignments:
 def _is_of_keras(layer: keras.layers.Layer) -> bool:
     is_container = isinstance(layer, keras.Model)
     return isinstance(layer, keras.layers.BatchNormalization) or (type(layer).__module__.startswith("keras.") and not is_container)
+
+
+def _is_averaged(variable: AdoptedVariable) -> bool:
+    """Whether what the workers of a round assign is averaged: servers do that, and the chief does not."""
+    own = variable.simdist_variable
+    on_read = VariableSynchronization.ON_READ
+    return own is not None and own.aggregation is VariableAggregation.MEAN and own.synchronization is not on_read
 
 
 def _is_added(variable: AdoptedVariable) -> bool:
