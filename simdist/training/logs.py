@@ -60,8 +60,9 @@ class StepLogs:
         if self._are_metrics:
             return metrics
         logs = average_logs(shares_of_all(strategy, shares))
-        results = {name: log.value(strategy) for name, log in self.model.simdist_state.metric_logs.items() if name in logs}
-        return logs | {name: metrics[name] for name in self._counted() if name in logs} | pythonify_logs(results)
+        known = {name: metrics[name] for name in self._counted() if name in logs}
+        named_otherwise = {name: log for name, log in self.model.simdist_state.metric_logs.items() if name in logs and name != log.name}
+        return logs | known | pythonify_logs({name: log.value(strategy) for name, log in named_otherwise.items()})
 
     def _counted(self) -> list[str]:
         """The names under which the metrics give results that have counted something since they were reset."""

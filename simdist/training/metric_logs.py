@@ -37,6 +37,11 @@ class MetricLog:
     metric: keras.metrics.Metric
     part: str | None
 
+    @property
+    def name(self) -> str:
+        """Under which Keras itself logs it."""
+        return self.metric.name if self.part is None else self.part
+
     def value(self, strategy: Strategy) -> Tree:
         """The present result, of what all replicas have counted."""
         result: Any = strategy.observe(self.metric.result)
