@@ -269,7 +269,7 @@ class DatasetCreation(Pipeline):
 
     @classmethod
     def zip(cls, *datasets: Tree) -> Self:
-        """Elements side by side, until the shortest dataset ends.
+        """Elements side by side, until the shortest dataset ends; those behind it are not asked for one more.
 
         Args:
             datasets: a nested structure of datasets, for example a tuple, or the datasets one by one.

@@ -95,6 +95,8 @@ class Zip(Node):
                         raise
                     failure, chunk = failure or error, streams.NOTHING  # the other sources pass over theirs, too
                 held.append(chunk)
+                if failure is None and not len(chunk):
+                    break  # the other sources are not asked for an element without a partner
             chunks, error, held, failure = held, failure, [], None
             if error is not None:
                 raise error

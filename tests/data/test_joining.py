@@ -138,6 +138,22 @@ def test_row_that_no_element_visits_raises_nothing():
     assert [int(a) for a, _ in Dataset.zip((inverse, Dataset.range(3)))] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_zip_asks_for_no_element_behind_the_end_of_an_earlier_dataset(size: int):
+    def three_numbers():
+        yield from range(3)
+        raise ValueError("a fourth number")
+
+    def is_wanted(n: Any) -> bool:
+        assert n < 100, "a search that would not end"
+        return n < size
+
+    generated = Dataset.from_iterable(three_numbers)
+    assert [tuple(map(int, pair)) for pair in Dataset.zip((Dataset.range(size), generated))] == [(n, n) for n in range(size)]
+    endless = Dataset.counter().filter(is_wanted, pure=False)
+    assert [tuple(map(int, pair)) for pair in Dataset.zip((Dataset.range(size), endless))] == [(n, n) for n in range(size)]
+
+
 def test_repeat_without_an_end_has_none_whatever_a_filter_keeps():
     assert Dataset.range(5).filter(lambda x: x > 2).repeat().cardinality() == -1
     assert Dataset.range(5).filter(lambda x: x > 2).repeat(2).cardinality() == -2
