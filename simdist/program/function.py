@@ -26,6 +26,7 @@ from simdist.program.eager_programs import eager_program, example_of
 from simdist.program.explained_errors import explained, explaining_tracing, require_of_dataset
 from simdist.program.joined_updates import with_joined_updates
 from simdist.program.markers import ArgumentMarker
+from simdist.program.narrowing import require_numbers
 from simdist.program.object_steps import ObjectSteps
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
@@ -245,7 +246,10 @@ class StepFunction:
         require_shallow(result, f"the results of {self.name}")
         results, structure = jax.tree_util.tree_flatten(result, is_leaf=lambda x: x is None)
         structures.append(structure)
-        return kept.sort(results)
+        found = kept.sort(results)
+        for array in found:
+            require_numbers(array.dtype.name, f"a result of {self.name}")
+        return found
 
 
 @overload

@@ -124,3 +124,11 @@ def test_a_typed_random_key_is_refused_with_a_way_to_pass_it() -> None:
             sd.function(lambda: jax.random.key(1))()
         passed = sd.function(lambda data: jax.random.uniform(jax.random.wrap_key_data(data)))
         assert float(passed(jax.random.key_data(jax.random.key(1)))) == float(jax.random.uniform(jax.random.key(1)))
+
+
+@pytest.mark.parametrize("text", [np.array("a"), np.array(["a", "b"]), np.str_("a"), np.array(b"a"), np.array([None, "a"], object)])
+def test_text_among_the_results_of_a_step_is_refused_with_a_way_to_do_without(text: object) -> None:
+    with sd.OneDeviceStrategy().scope():
+        with pytest.raises(InvalidArgumentError, match=r"a result of \S+ holds (strings|object).*dataset.map"):
+            sd.function(lambda: {"ones": jnp.ones(2), "text": text})()
+        assert sd.function(lambda: "as it is")() == "as it is"
