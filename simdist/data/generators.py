@@ -8,6 +8,7 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class FromGenerator(FromIterable):
     """
 
     def __init__(self, generator: Callable[..., Iterable[Element]], args: Sequence[Element], signature: Signature) -> None:
-        super().__init__(lambda: generator(*args))
+        super().__init__(partial(generator, *args))
         self.label = "Dataset.from_generator()"
         self.name = name_of_function(generator, "the generator")
         self.signature = signature

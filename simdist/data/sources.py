@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
+from simdist.arguments import name_of_function
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array, ArraySpec, Element, Structure, common_spec, dtype_of, has_shape, spec_of
@@ -69,6 +71,7 @@ class FromIterable(Node):
                 f"from_iterable was given {type(iterable).__name__}; expected an iterable of elements, or a function that returns one"
             )
         self.iterable = iterable
+        self.name = name_of_function(iterable.func if isinstance(iterable, partial) else iterable, "the function")
         self.label = "Dataset.from_iterable()"
         self.once: Iterator[Element] | None = iterable if isinstance(iterable, Iterator) else None
         self.put_back: deque[Element] = deque()  # elements that probing took from an iterator that cannot start again
@@ -107,7 +110,7 @@ class FromIterable(Node):
     def start(self) -> Iterator[Element]:
         """A fresh pass over the iterable; one that is an iterator itself has only one."""
         if self.once is None:
-            return iter(self.iterable() if callable(self.iterable) else self.iterable)
+            return self.iterator_of(self.iterable() if callable(self.iterable) else self.iterable)
         if self.started:
             raise FailedPreconditionError(
                 "this dataset reads an iterator, which can be passed over only once; "
@@ -115,6 +118,16 @@ class FromIterable(Node):
             )
         self.started = True
         return self.replayed(self.once)
+
+    def iterator_of(self, given: Iterable[Element]) -> Iterator[Element]:
+        """A pass over what the user gave, or what his function returned.
+
+        Raises:
+            TypeError: it is nothing that has elements.
+        """
+        if not hasattr(given, "__iter__") and not hasattr(given, "__getitem__"):
+            raise TypeError(f"{self.name!r} returned {type(given).__name__}; expected an iterable of elements; is a `yield` missing?")
+        return iter(given)
 
     def replayed(self, values: Iterator[Element]) -> Iterator[Element]:
         """The elements that were put back, then the rest; peeking may happen again at any time."""

@@ -106,3 +106,26 @@ class Row(NamedTuple):
 def test_classes_are_structure() -> None:
     (row,) = generated(Row(1, 2), signature=Row(ArraySpec((), "int32"), ArraySpec((), "float32")))
     assert isinstance(row, Row) and row.y.dtype == np.float32
+
+
+def test_a_generator_without_a_yield_is_refused_by_its_name() -> None:
+    def numbers(*_: object) -> Any:
+        list(range(3))
+
+    for dataset in (
+        Dataset.from_generator(numbers, output_signature=ArraySpec((), "int32")),
+        Dataset.from_generator(numbers, args=(3,)),
+        Dataset.from_iterable(numbers),
+    ):
+        with pytest.raises(TypeError, match=r"'numbers' returned NoneType; expected an iterable.*yield"):
+            list(dataset.batch(2))
+
+
+def test_what_can_only_be_subscripted_is_an_iterable() -> None:
+    class Squares:
+        def __getitem__(self, at: int) -> int:
+            if at > 2:
+                raise IndexError
+            return at * at
+
+    assert list(map(int, Dataset.from_generator(lambda: Squares(), output_signature=ArraySpec((), "int32")))) == [0, 1, 4]
