@@ -74,7 +74,8 @@ class VariableSynchronization(Enum):
         AUTO: when it is written.
         NONE: never; there is one copy.
         ON_WRITE: when it is written, so that all copies are equal.
-        ON_READ: when it is read across the replicas; each replica writes and reads its own copy.
+        ON_READ: when it is read across the replicas; each replica writes and reads its own copy. The copies begin with the initial value;
+            those of a SUM, whose sum begins with it, with 0, but for the first.
 
     Example:
         >>> import simdist as sd
