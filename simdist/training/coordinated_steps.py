@@ -225,7 +225,8 @@ class _Handing:
 
     def go_to(self, position: SavedState) -> None:
         self._iterator.load_state_dict(position)
-        self._is_first = False
+        # The backup of the beginning: nothing was taken yet, so the first epoch is still to come.
+        self._is_first = self._is_first and not self._iterator.state_dict()["consumed"]
 
 
 class _OfWorkers:

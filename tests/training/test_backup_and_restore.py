@@ -57,13 +57,17 @@ def generated() -> Iterator[Any]:
         yield from (rows[number] for number in range(BATCHES))
 
 
+def shuffled_once() -> sd.Dataset:
+    return sd.Dataset.from_tensor_slices((X, Y)).shuffle(len(X)).batch(BATCH)
+
+
 def shuffled_forever() -> sd.Dataset:
     return sd.Dataset.from_tensor_slices((X, Y)).shuffle(len(X)).repeat().batch(BATCH)
 
 
 DATA: dict[str, Callable[[], dict[str, Any]]] = {
     "arrays": lambda: {"x": X, "y": Y, "batch_size": BATCH, "shuffle": True},
-    "dataset": lambda: {"x": sd.Dataset.from_tensor_slices((X, Y)).shuffle(len(X)).batch(BATCH)},
+    "dataset": lambda: {"x": shuffled_once()},
     "endless dataset": lambda: {"x": shuffled_forever(), "steps_per_epoch": BATCHES},
     "PyDataset": lambda: {"x": Rows()},
     "generator": lambda: {"x": generated(), "steps_per_epoch": BATCHES},

@@ -13,7 +13,7 @@ import pytest
 import simdist as sd
 from sampling import sampled
 from simdist import keras
-from tests.training.test_backup_and_restore import BATCH, Interrupted, Outcome, Watch, X, Y
+from tests.training.test_backup_and_restore import BATCH, Interrupted, Outcome, Watch, X, Y, shuffled_once
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
 
@@ -118,3 +118,35 @@ def test_best_weights_are_those_of_all_mains_beside_a_callback_that_only_the_chi
 
     expected = results("")
     assert expected[0][0] == 1 and results("worker:1") == expected
+
+
+def coordinated(data: str, crash_s: float | None) -> tuple[Any, int]:
+    """A launched coordinator trains; its chief may crash and start again."""
+
+    def main() -> Any:
+        resolver = sd.TFConfigClusterResolver()
+        if resolver.task_type in ("worker", "ps"):
+            sd.Server(resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id).join()
+            return None
+        with sd.ParameterServerStrategy(resolver, mode="sync").scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+            model.compile("adam", "mse")
+        rows: Any = {"x": X, "y": Y, "batch_size": BATCH} if data == "arrays" else {"x": shuffled_once()}
+        backup = keras.callbacks.BackupAndRestore(directory, 2)
+        history = model.fit(**rows, epochs=2, verbose=0, callbacks=[backup]).history
+        return repr(history), [np.asarray(v).tobytes() for v in (*model.variables, *model.optimizer.variables)]
+
+    directory = mkdtemp()
+    with sd.Cluster({"chief": 1, "worker": 2, "ps": 2}) as cluster:
+        if crash_s is not None:
+            cluster.faults.crash("chief", at=crash_s, restart_after=0.1)
+        run = cluster.launch(main, job=["chief", "worker", "ps"], restart="always")
+        run.join()
+        return run.results["chief:0"], run.restarts["chief:0"]
+
+
+@pytest.mark.parametrize("data", sampled(["arrays", "dataset"], ["arrays"]))
+def test_a_coordinator_that_crashes_before_its_first_regular_backup_begins_with_the_same_rows(data: str) -> None:
+    (expected, _), (found, restarts) = coordinated(data, None), coordinated(data, 0.0029)
+    assert restarts == 1
+    assert found == expected
