@@ -135,19 +135,31 @@ class Chain(ServerRecovery):
     # -- deaths ---------------------------------------------------------------------------------------------------
 
     def died(self, task: Task) -> None:
+        is_getting_back = task is self.task and not (self.is_serving or self.is_lost)
         super().died(task)
+        if is_getting_back:
+            self._take_back()
+            if self.has_copy:
+                self.kept.update(self.held())  # variables that were made since it was started again
+        if task is self.task:
+            self.is_copying = False
         if task is self.follower:
             self.has_copy = self.is_copying = False
             if not self.is_serving:
                 self.lose()
 
     def _saved(self) -> Held | None:
-        log, self.log = self.log, deque()
         if not self.has_copy:
+            self.log.clear()
             return None
+        self._take_back()
+        return self.held()
+
+    def _take_back(self) -> None:
+        """Take back what is not safe: its clients send it again."""
+        log, self.log = self.log, deque()
         for change in reversed(log):
             change.undo()
-        return self.held()
 
     def why_lost(self) -> str:
         return (

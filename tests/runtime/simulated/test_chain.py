@@ -1,0 +1,84 @@
+"""Servers with a copy on the next one that die again before all is as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.errors import UnavailableError
+
+MANY = 20_000_000  # their copy takes 64 ms
+CLOSURES = 4
+
+
+class Counting:
+    """A worker counts on `ps:0`, which also holds many numbers.
+
+    Args:
+        cluster: with two servers.
+    """
+
+    def __init__(self, cluster: sd.Cluster, **options: Any) -> None:
+        self.cluster = cluster
+        self.strategy = sd.ParameterServerStrategy(cluster, recovery="replica", **options)
+        with self.strategy.scope():
+            self.count = sd.Variable(np.zeros(2, np.float32), name="count")
+            self.other = sd.Variable(np.zeros(2, np.float32), name="other")
+            self.many = sd.Variable(np.zeros(MANY, np.float32), name="many")
+        assert [v.device for v in (self.count, self.many)] == ["ps:0", "ps:0"]
+        self.coordinator = sd.ClusterCoordinator(self.strategy)
+
+    def run(self, closures: int) -> None:
+        """Schedule so many closures, each of which computes for 0.1 s before it adds one, and join."""
+
+        @sd.function(seconds=0.1)
+        def step() -> None:
+            read = self.count.value + self.other.value
+            self.count.assign_add(0 * read + 1.0)
+            self.other.assign_add(0 * read + 1.0)
+
+        for _ in range(closures):
+            self.coordinator.schedule(step)
+        self.coordinator.join()
+
+
+@pytest.mark.parametrize("options", [{"mode": "sync"}, {"exactly_once": True}], ids=["sync", "async"])
+@pytest.mark.parametrize("second_s", [0.10018, 0.10022, 0.10026, 0.1003, 0.10034])
+def test_a_server_that_dies_again_while_updates_come_and_its_variables_do_not_blocks_nothing(options: Any, second_s: float) -> None:
+    training = Counting(sd.Cluster({"worker": 1, "ps": 2}), **options)
+    training.cluster.faults.crash("ps:0", at=0.05, restart_after=0.04)  # its variables are back at 0.154 s; an update comes at 0.1002 s
+    training.cluster.faults.crash("ps:0", at=second_s, restart_after=0.04)
+    training.run(CLOSURES)
+    assert training.count.numpy().tolist() == training.other.numpy().tolist() == [CLOSURES, CLOSURES]
+
+
+def test_a_variable_that_is_made_while_its_server_gets_others_back_outlives_its_next_death() -> None:
+    training = Counting(sd.Cluster({"worker": 1, "ps": 2}))
+    training.cluster.faults.crash("ps:0", at=0.05, restart_after=0.04)
+    training.cluster.faults.crash("ps:0", at=0.12, restart_after=0.04)
+    sd.sleep(0.1)
+    with training.strategy.scope(), training.strategy.extended.colocate_vars_with(training.count):
+        late = sd.Variable([3.0, 4.0], name="late")
+    sd.sleep(2.0)
+    assert (late.device, late.numpy().tolist()) == ("ps:0", [3.0, 4.0])
+
+
+def test_a_server_whose_copy_was_not_complete_has_one_when_the_model_was_made_again() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    lost = Counting(cluster)
+    cluster.faults.crash("ps:1", at=0.001, restart_after=0.001)
+    cluster.faults.crash("ps:0", at=0.02, restart_after=0.1)  # its numbers are still on their way to ps:1
+    sd.sleep(1.0)
+    with pytest.raises(UnavailableError, match="was lost too, or not complete"):
+        lost.run(1)
+    training = Counting(cluster)
+    training.run(1)
+    sd.sleep(40.0)
+    training.run(1)
+    sd.sleep(1.0)
+    cluster.faults.crash("ps:0", at=cluster.now + 0.1)
+    sd.sleep(5.0)
+    assert training.count.numpy().tolist() == [2.0, 2.0]
