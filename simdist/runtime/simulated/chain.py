@@ -56,6 +56,7 @@ class Chain(ServerRecovery):
         self.is_copying = False
         self.log: deque[Change] = deque()
         self._tried_s = 0.0
+        self._copies = 0  # that were begun
         self._kind = world.trace.kind(follower.name, "copy", f"copy of {task.name}", {})
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -185,13 +186,14 @@ class Chain(ServerRecovery):
         if self.is_copying or not (self.task.alive and self.follower.alive):
             return
         self.is_copying = True
+        self._copies += 1
         size_bytes = sum(num_bytes(bundle.avals) for bundle, _ in self.held().values())
         what = f"the variables of {self.task.name}"
-        self.world.copy(self.task.name, self.follower.name, size_bytes, what, partial(self._copied, self.task.process))
+        self.world.copy(self.task.name, self.follower.name, size_bytes, what, partial(self._copied, self.task.process, self._copies))
 
-    def _copied(self, process: Incarnation, error: BaseException | None) -> None:
-        if not process.alive:
-            return
+    def _copied(self, process: Incarnation, number: int, error: BaseException | None) -> None:
+        if not process.alive or number != self._copies:
+            return  # one that was given up: it has nothing of what was changed after that
         if error is not None:
             self._break()
         elif self.is_copying:

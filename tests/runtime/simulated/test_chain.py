@@ -82,3 +82,21 @@ def test_a_server_whose_copy_was_not_complete_has_one_when_the_model_was_made_ag
     cluster.faults.crash("ps:0", at=cluster.now + 0.1)
     sd.sleep(5.0)
     assert training.count.numpy().tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_copy_that_was_given_up_does_not_stand_for_the_one_after_it(copied: bool) -> None:
+    training = Counting(sd.Cluster({"worker": 1, "ps": 2}))
+    faults = training.cluster.faults
+    faults.slow_link("ps:0", "ps:1", bandwidth_factor=1000.0, at=0.5)
+    faults.crash("ps:1", at=1.0, restart_after=0.1)  # from now on its copy is on its way, for longer than a minute
+    faults.partition("chief:0", ["ps:1"], at=2.0, until=39.0)  # the chief gives ps:1 up, and with it the copy
+    faults.crash("ps:0", at=250.0 if copied else 100.0)  # the first copy is there after 90 s, the second one much later
+    sd.sleep(38.0)
+    training.run(1)
+    sd.sleep(300.0)
+    if copied:
+        assert training.count.numpy().tolist() == [1.0, 1.0]
+    else:
+        with pytest.raises(UnavailableError, match="ps:0 has lost its variables"):
+            training.count.numpy()
