@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import simdist as sd
+from simdist.runtime.simulated import remembered
 
 CLOSURES, MOMENTS = 3, 40
 
@@ -74,3 +75,25 @@ def test_in_rounds_an_attempt_that_does_not_count_leaves_no_mark(options: dict[s
     undisturbed = counted(**options)
     assert undisturbed.results == [0.0, 1.0, 2.0]
     assert {tuple(map(str, outcome[:-1])) for outcome in with_crashes(**options)} == {tuple(map(str, undisturbed[:-1]))}
+
+
+def test_what_a_silent_worker_sends_for_a_closure_of_long_ago_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "MANY", 16)
+    cluster = sd.Cluster({"worker": 2, "ps": 1})
+    strategy = sd.ParameterServerStrategy(cluster, exactly_once=True)
+    with strategy.scope():
+        counter = sd.Variable(0.0, name="counter")
+
+    @sd.function(seconds=0.1)
+    def step() -> None:
+        counter.assign_add(1.0 + 0 * counter.value)
+
+    cluster.faults.pause("worker:0", at=1.03, until=14.0)
+    cluster.faults.partition("chief", "ps:0", at=5.0, until=8.0, one_way=True)  # so the server does not hear that its closure is given away
+    coordinator = sd.ClusterCoordinator(strategy)
+    for _ in range(150):
+        coordinator.schedule(step)
+    coordinator.join()
+    sd.sleep(5.0)
+    assert len(cluster.trace.instants.where(category="retry")) == 1
+    assert counter.numpy() == 150.0

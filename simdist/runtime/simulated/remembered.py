@@ -3,7 +3,7 @@
 A message that comes twice, or that its client sends again, is of one call, which goes from client to server and is the same object on both
 sides: a server marks there what it has applied, so it knows it for as long as the call can come. Where closures count exactly once, an
 update is known by its coordinator, its closure, the step in it and the update in that step, which are the same when another worker runs the
-closure again.
+closure again. Closures that are over are forgotten one by one, and known by their number: all below it are over.
 
 Taught in lesson 07.
 """
@@ -65,6 +65,7 @@ class Remembered:
         self._mark = self._server, 0
         self._lost: Epochs = ()
         self._of_closures: dict[Identity, None] = {}
+        self._over: dict[int, int] = {}  # of a coordinator: all closures below this number are over
         self._many = MANY
 
     def has(self, push: Remembers, part: ServerCall) -> bool:
@@ -72,7 +73,9 @@ class Remembered:
         if push.identity is None:
             mark = push.applied.get(part)
             return mark is not None and (mark is self._mark or self._holds(mark))
-        return (push.identity, part.position) in self._of_closures
+        # A worker that was silent may still send what it computes for a closure that others have run long ago.
+        coordinator, closure, _, _ = push.identity
+        return closure < self._over.get(coordinator, 0) or (push.identity, part.position) in self._of_closures
 
     def add(self, push: Remembers, part: ServerCall, oldest: int = 0) -> None:
         """It has applied this part of an update.
@@ -87,6 +90,7 @@ class Remembered:
         self._of_closures[push.identity, part.position] = None
         if len(self._of_closures) > self._many:
             coordinator = push.identity[0]
+            self._over[coordinator] = oldest = max(oldest, self._over.get(coordinator, 0))
             kept = [known for known in self._of_closures if known[0][0] != coordinator or known[0][1] >= oldest]
             self._of_closures = dict.fromkeys(kept)
             self._many = 2 * max(MANY // 2, len(self._of_closures))

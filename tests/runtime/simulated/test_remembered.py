@@ -62,12 +62,14 @@ def test_what_was_taken_back_or_forgotten_is_new(identity: tuple[int, int, int, 
     assert known.has(call, only)
 
 
-def test_closures_that_are_not_run_again_are_forgotten_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closures_that_are_not_run_again_are_known_by_their_number_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "MANY", 4)
     known = Remembered()
     for closure in range(1, 6):
         known.add(push((0, closure, 1, 1)), part(), oldest=closure - 1)
-    assert [known.has(push((0, closure, 1, 1)), part()) for closure in range(1, 6)] == [False, False, False, True, True]
+    assert len(known.snapshot()[2]) == 2
+    assert [known.has(push((0, closure, 1, 1)), part()) for closure in range(1, 7)] == [True, True, True, True, True, False]
+    assert not known.has(push((1, 1, 1, 1)), part()), "of another coordinator"
 
 
 def test_closures_that_may_be_run_again_are_never_forgotten() -> None:
@@ -96,11 +98,11 @@ def test_a_snapshot_knows_what_was_applied_before_it(identity: tuple[int, int, i
     assert [known.has(one, only) for one in (before, after, again)] == [True, False, True]
 
 
-def test_what_is_forgotten_of_one_coordinator_is_known_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_over_of_one_coordinator_is_not_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "MANY", 4)
     known = Remembered()
     known.add(push((0, 1, 1, 1)), part())
     for closure in range(100, 106):
         known.add(push((1, closure, 1, 1)), part(), oldest=105)
-    assert known.has(push((0, 1, 1, 1)), part())
-    assert not known.has(push((1, 100, 1, 1)), part()) and not known.has(push((1, 1, 1, 1)), part())
+    assert known.has(push((0, 1, 1, 1)), part()) and not known.has(push((0, 2, 1, 1)), part())
+    assert known.has(push((1, 100, 1, 1)), part()) and not known.has(push((1, 106, 1, 1)), part())
