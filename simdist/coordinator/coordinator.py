@@ -119,14 +119,14 @@ class ClusterCoordinator:
         self._scheduling = Waits(engine)  # until the queue has room
         self._polling = Polling()
         self._queue_length = QueueLength(engine)
-        self._workers = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
+        self.pool = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
         self._rounds: RoundClosures | None = None
         if isinstance(synchronization, BoundedStaleness):
-            self._rounds = RoundClosures(synchronization, self.queue, self._workers, self._carry_out, self._rounds_ended)
+            self._rounds = RoundClosures(synchronization, self.queue, self.pool, self._carry_out, self._rounds_ended)
         self._endings = Endings(strategy, engine.process(engine.chief), self.queue)
         unended = ChainMap(self.closures, {} if self._rounds is None else self._rounds.waiting)
         self.leftovers = Leftovers(self.queue, unended, self._carry_out, self.join, self._require_usable)
-        self._workforce = Workforce(strategy, self._workers, self.queue, options, self._carry_out)
+        self._workforce = Workforce(strategy, self.pool, self.queue, options, self._carry_out)
         self._watchdog = Watchdog(engine, options.watchdog_s, lambda: self.pending, self._workforce.tells)
         self._workforce.begin()
 
@@ -308,9 +308,9 @@ class ClusterCoordinator:
         closure, ticket = self.closures[number], self._ticket(worker) if self._gives_tickets else NOT_IN_ROUNDS
         closure.begun = worker
         call = (
-            self._workers.call(worker, closure, number, ticket)
+            self.pool.call(worker, closure, number, ticket)
             if isinstance(closure.fn, StepFunction)
-            else self._workers.call_function(worker, closure.run, number, ticket)
+            else self.pool.call_function(worker, closure.run, number, ticket)
         )
         call.then(partial(self._replied, attempt, call, ticket.number))
 

@@ -211,6 +211,10 @@ class WorkerPool(Protocol):
         """Let all servers apply the updates of a round; there is a reply when all have."""
         ...
 
+    def awaits_servers(self) -> bool:
+        """Whether a server is down, or gets back what it held, that will be back."""
+        ...
+
 
 class LaunchedRun(Protocol):
     """Mains on tasks, one each.

@@ -17,6 +17,7 @@ from typing import Protocol
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.handed_out import HandedOut
 from simdist.coordinator.remote_value import Result
+from simdist.coordinator.returning_servers import await_servers
 from simdist.coordinator.waits import Waits
 from simdist.data import Dataset
 from simdist.data.batch import Batch
@@ -108,6 +109,10 @@ class CoordinatedSteps:
         """Let it go there; the epoch before was handed out up to there."""
         self.supply.go_to(position)
 
+    def settle(self) -> None:
+        """Wait for servers that are down, or get back what they held, and will be back."""
+        await_servers(self.coordinator)
+
     def epoch(self, steps: int | None, hooks: Hooks, done: int = 0) -> None:
         """Run the steps of an epoch, of which some are done; None: to the end of the data."""
         if self.per_closure is None:
@@ -184,6 +189,8 @@ class CoordinatedSteps:
             raise result.error
         self._number += self._open.pop(result)
         self._logs.outcome = result
+        if hooks.follows_train:
+            self.settle()
         hooks.call.on_train_batch_end(self._number - 1, self.logs() if hooks.reads_train_logs else {})
 
     def has_next(self) -> bool:

@@ -100,6 +100,7 @@ def _train(
         done = position.begin_epoch(epoch)
         if not done:
             model.reset_metrics()
+        runner.settle()
         hooks.call.on_epoch_begin(epoch)
         require_same_variables(model)
         with source.epoch():
@@ -108,9 +109,11 @@ def _train(
         if not may_diverge:
             _require_finite(logs, epoch)
         logs.update(validation.logs(epoch, hooks))
+        runner.settle()
         hooks.call.on_epoch_end(epoch, logs)
         if model.stop_training or is_spent(source, runner.has_next, epochs.stop - epoch - 1):
             break
+    runner.settle()
     finish(model)
     hooks.call.on_train_end(logs)
 

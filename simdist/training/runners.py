@@ -30,6 +30,10 @@ class Runner(PositionedSteps, Protocol):
         """Run the steps of an epoch, of which some are done; None: to the end of the data."""
         ...
 
+    def settle(self) -> None:
+        """Wait until what callbacks may read and save is there: servers that will be back are awaited."""
+        ...
+
     def logs(self) -> Logs:
         """Loss and metrics after the last step."""
         ...
@@ -75,6 +79,9 @@ class ReplicaSteps:
                 "model's strategy."
             )
         return iter(self.strategy.distribute_dataset(source))
+
+    def settle(self) -> None:
+        """Nothing: a step that a death has interrupted is over, or has failed."""
 
     is_quiet = True  # a step is over before the next one begins
 

@@ -127,6 +127,9 @@ class Workers(ABC):
     def apply_round(self, complete: Round) -> NoReturn:
         raise AssertionError(f"round {complete.clock}: `start_workers` refuses rounds")
 
+    def awaits_servers(self) -> bool:
+        return False  # nothing dies here
+
     def _reply(self, name: str, number: int, work: Callable[[TaskHere, Updates], Any]) -> Reply:
         """Do the work of a closure in the context of its worker."""
         self.chief.require_usable(f"Closure {number} was to run")

@@ -85,6 +85,9 @@ class SimulatedWorkers:
     def apply_round(self, complete: Round) -> ApplyingRound:
         return ApplyingRound(self.world, self.served, complete)
 
+    def awaits_servers(self) -> bool:
+        return self.served.is_away()
+
     def _tell_those_who_were_away(self, decision: MemberDecision) -> None:
         """A worker that was only silent has been heard again: it learns that it was replaced."""
         loop = self.loops.get(decision.task)

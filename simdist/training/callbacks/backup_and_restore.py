@@ -25,7 +25,7 @@ from simdist.checkpoint.status import RestoreStatus
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.callbacks.best_weights import BestWeights
-from simdist.training.callbacks.caller import is_in_a_main, model_of
+from simdist.training.callbacks.caller import is_in_a_main, model_of, with_servers_of
 from simdist.training.keras_model import Logs, StrategyModel, TrainingState, strategy_of
 from simdist.training.position import TrainingPosition
 from simdist.variables.keras_objects import core_of, learning_rate_of
@@ -124,7 +124,7 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         assert state.position is not None
         checkpoint = Checkpoint(model=model_of(self), training=state.position, best_weights=BestWeights(state.position))
         self._manager = CheckpointManager(checkpoint, self.backup_dir, 2 if self.double_checkpoint else 1, checkpoint_name=NAME)
-        restored = self._manager.restore_or_initialize()
+        restored = with_servers_of(model_of(self), self._manager.restore_or_initialize)
         if self.save_before_preemption:
             self._notices = Notices(Mains([strategy_of(model_of(self))]))
         self._since, self._seen = 0, state.position.batch
@@ -205,7 +205,7 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
         assert self._manager is not None
         self._since = 0
         try:
-            self._manager.save()
+            with_servers_of(model_of(self), self._manager.save)
         except ResourceExhaustedError as error:
             warnings.warn(f"{error} The training goes on, and would come back to the backup before.", stacklevel=2)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import keras
 
+from simdist.coordinator.returning_servers import with_servers
 from simdist.runtime.launched_main import launched_main
 from simdist.strategies.base import Strategy
+from simdist.strategies.parameter_server import ParameterServerStrategy
 
-__all__ = ["is_chief", "is_in_a_main", "is_one_of_several", "model_of", "virtual_now_s"]
+__all__ = ["is_chief", "is_in_a_main", "is_one_of_several", "model_of", "virtual_now_s", "with_servers_of"]
+
+T = TypeVar("T")
 
 
 def model_of(callback: keras.callbacks.Callback) -> keras.Model:
@@ -42,6 +49,22 @@ def virtual_now_s(model: keras.Model) -> float | None:
     """The present virtual second of the model's cluster; None for a model of no strategy."""
     strategy = _strategy(model)
     return None if strategy is None else strategy.engine.now
+
+
+def with_servers_of(model: keras.Model, save: Callable[[], T]) -> T:
+    """Save or restore a model; again, where one of its parameter servers has died meanwhile, and is back.
+
+    Args:
+        model: of a strategy, or of none.
+        save: leaves nothing behind where it fails.
+
+    Raises:
+        UnavailableError: what a server held is lost.
+    """
+    strategy = _strategy(model)
+    if not isinstance(strategy, ParameterServerStrategy) or strategy.coordinator is None:
+        return save()
+    return with_servers(strategy.coordinator, save)
 
 
 def _strategy(model: keras.Model) -> Strategy | None:

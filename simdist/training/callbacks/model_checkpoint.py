@@ -17,7 +17,7 @@ from keras.src.utils import io_utils
 
 from simdist.errors import InvalidArgumentError
 from simdist.trace.atomic_file import replacing_path
-from simdist.training.callbacks.caller import is_chief, model_of
+from simdist.training.callbacks.caller import is_chief, model_of, with_servers_of
 from simdist.training.keras_model import Logs
 
 __all__ = ["ModelCheckpoint"]
@@ -71,14 +71,17 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
             raise InvalidArgumentError(f"ModelCheckpoint has the path {path!r}, which is a directory. Give the path of a file.")
         if not self._should_save_model(epoch, batch, logs, path):
             return
+        with_servers_of(model_of(self), lambda: self._save_to(Path(path)))
+        if self.verbose > 0:
+            io_utils.print_msg(f"\nEpoch {epoch + 1}: finished saving model to {path}")
+
+    def _save_to(self, path: Path) -> None:
         model = model_of(self)
-        with _destination(model, Path(path)) as destination:
+        with _destination(model, path) as destination:
             if self.save_weights_only:
                 model.save_weights(destination, overwrite=True)
             else:
                 model.save(destination, overwrite=True)
-        if self.verbose > 0:
-            io_utils.print_msg(f"\nEpoch {epoch + 1}: finished saving model to {path}")
 
 
 @contextmanager
