@@ -27,14 +27,14 @@ def test_ctrl_c_in_schedule_leaves_a_coordinator_that_goes_on(
     coordinator.schedule(step)
     coordinator.join()
     what = "call" if is_step else "call_function"
-    send = getattr(coordinator._workers, what)
+    send = getattr(coordinator.pool, what)
 
     def interrupted(*arguments: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return send(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(coordinator._workers, what, interrupted)
+        patched.setattr(coordinator.pool, what, interrupted)
         with pytest.raises(KeyboardInterrupt):
             coordinator.schedule(step if is_step else lambda: None)
     assert (coordinator.scheduled, coordinator.pending) == (2, 1)

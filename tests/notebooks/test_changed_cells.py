@@ -162,7 +162,7 @@ def test_lesson_09_marks_the_crash_where_it_was(monkeypatch: pytest.MonkeyPatch)
         "fit": lambda save_freq=None, crash_s=None: (names["slow_cluster"](), names["StepLog"](), crash_s),
         "quiet": (0, names["StepLog"]()),
     }
-    names |= {"letters": {5.0: "A"}, "begun": names["Prediction"]("Steps", 1)}
+    names |= {"of_fits": {5.0: "A"}, "begun": names["Prediction"]("Steps", 1)}
     run("09", names, (23, {"37.0": "5.0"}))
     assert marked == [{"worker:1 dies": 5.0}]
 

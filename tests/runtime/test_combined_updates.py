@@ -40,7 +40,7 @@ class Linked:
 
         self.coordinator.schedule(step, args=(np.zeros(count, np.int32),))
         self.coordinator.join()
-        linked = next(reversed([self.strategy.linked.get(key, lambda: pytest.fail("not there")) for key in list(self.strategy.linked)]))
+        (linked,) = self.strategy.programs._linked.get(step, lambda: pytest.fail("not there")).values()
         (update,) = [op for op in linked.operations if isinstance(op, ApplyAll)]
         return update.parts[shard]
 

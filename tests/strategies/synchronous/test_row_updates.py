@@ -45,6 +45,7 @@ class Outcome(NamedTuple):
 
     values: list[np.ndarray]
     cluster: sd.Cluster
+    step: Any  # what is known of its programs goes with it
 
     @property
     def bits(self) -> list[bytes]:
@@ -78,9 +79,9 @@ def train(optimizer: Any, batches: Sequence[Ids], num_rows: int = NUM_ROWS, widt
     for ids in batches:
         step(sd.PerReplica(ids))
     if cluster.engine.numerics == "off":
-        return Outcome([], cluster)
+        return Outcome([], cluster, step)
     slots = [slot for slot in getattr(rule.wrapped, "variables", ()) if slot.shape == table.shape]
-    return Outcome([table.numpy(), dense.numpy(), *(np.asarray(slot) for slot in slots)], cluster)
+    return Outcome([table.numpy(), dense.numpy(), *(np.asarray(slot) for slot in slots)], cluster, step)
 
 
 def densely(optimizer: Any, batches: Sequence[Ids], **options: Any) -> Outcome:
@@ -189,8 +190,8 @@ def test_one_buffer_is_left_of_the_table_and_of_each_slot(numerics: str) -> None
 
 def test_a_step_holds_the_rows_of_a_sum_and_no_table_of_it() -> None:
     def peak_bytes(run: Callable[..., Outcome]) -> int:
-        cluster = run(keras.optimizers.SGD(0.3), drawn(1), numerics="off").cluster
-        return max(priced.peak_bytes for priced in cluster.engine.world.prices._known.values())  # type: ignore[attr-defined]
+        outcome = run(keras.optimizers.SGD(0.3), drawn(1), numerics="off")
+        return max(priced.peak_bytes for priced in outcome.cluster.engine.world.prices._known.values())  # type: ignore[attr-defined]
 
     # The sum has 12 rows at most, with their ids.
     assert peak_bytes(densely) - peak_bytes(train) >= NUM_ROWS * WIDTH * 4 - 12 * (WIDTH * 4 + 4)
