@@ -46,15 +46,15 @@ class RoundClosures:
         self._broken: BaseException | None = None  # why no further round can be applied
 
     def require_whole(self) -> None:
-        """Refuse closures after the servers have lost a round.
+        """Refuse closures after a round is lost.
 
         Raises:
             UnavailableError: they have.
         """
         if self._broken is not None:
             raise UnavailableError(
-                f"schedule was called, but the servers have lost a round of updates ({self._broken}). Make the strategy and the model "
-                "again, or use recovery='replica'."
+                f"schedule was called, but a round of updates is lost, so the servers differ by it ({self._broken}). Make the strategy and "
+                "the model again. With recovery='replica' the death of a server loses no round."
             )
 
     def keep(self, attempt: Attempt, ticket: int, call: Handle) -> None:
