@@ -14,7 +14,7 @@ __all__ = ["ObjectSteps"]
 
 Step = TypeVar("Step")
 ATTRIBUTE = "_simdist_steps"
-KEPT_OBJECTS = 256  # of a class whose objects have no dictionary
+KEPT_OBJECTS = 256  # of a class whose objects have no dictionary; classes, of a step that is a class method
 
 
 class _Held:
@@ -36,13 +36,13 @@ class ObjectSteps(Generic[Step]):
 
     def get(self, instance: object, make: Callable[[], Step]) -> Step:
         """The step of an object, which holds it from now on."""
-        try:
-            attributes = vars(instance)
-        except TypeError:  # the object has slots
+        attributes: object = getattr(instance, "__dict__", None)
+        if not isinstance(attributes, dict):  # the object has slots; or it is a class, which shows its attributes read-only
             return self._kept.get(id(instance), make)  # the step holds the object, so the identity is not given to another one
-        held = attributes.get(ATTRIBUTE)
+        own = cast("dict[str, _Held]", attributes)
+        held = own.get(ATTRIBUTE)
         if held is None or held.holder is not instance:
-            held = attributes[ATTRIBUTE] = _Held(instance)
+            held = own[ATTRIBUTE] = _Held(instance)
         if self not in held.steps:
             held.steps[self] = make()
         return cast(Step, held.steps[self])

@@ -141,6 +141,31 @@ def test_a_method_is_traced_once_for_each_object_though_nobody_holds_its_step(ki
     assert two.step.traces == three.step.traces == 1
 
 
+class Doubling:
+    """Has a step that is a method of the class."""
+
+    factor = 2.0
+
+    @classmethod
+    @sd.function
+    def step(cls, x: Any) -> Any:
+        return x * cls.factor
+
+
+class Tripling(Doubling):
+    factor = 3.0
+
+
+def test_a_class_method_is_traced_once_for_each_class() -> None:
+    strategy = sd.MirroredStrategy(2)
+    steps: list[Any] = [Doubling, Tripling, Tripling()]
+    for _ in range(2):
+        gc.collect()
+        for owner, expected in zip(steps, (2.0, 3.0, 3.0), strict=True):
+            assert set(map(float, strategy.local_results(strategy.run(owner.step, args=(np.float32(1),))))) == {expected}
+    assert [owner.step.traces for owner in steps] == [1, 1, 1]
+
+
 def test_an_object_with_a_step_goes_and_its_copy_has_a_step_of_its_own() -> None:
     strategy = sd.MirroredStrategy(2)
     trainer = Trainer(2.0)
