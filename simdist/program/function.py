@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import TypeVar, overload
 
 import jax
@@ -85,7 +86,8 @@ class StepFunction:
     examined_by: Callable[[Program], object] | None = None
 
     def __init__(self, fn: Callable[..., Tree], seconds: float | None = None, name: str = "", counts: bool = True) -> None:
-        functools.update_wrapper(self, fn)
+        # Attributes of an object that is called are its own: one of the name "owner" is not the scope of the step.
+        functools.update_wrapper(self, fn, updated=("__dict__",) if isinstance(fn, (FunctionType, StepFunction)) else ())
         self.fn = fn
         self.seconds = seconds
         self.name = name or name_of_function(fn, "step")

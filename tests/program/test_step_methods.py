@@ -85,3 +85,16 @@ def test_an_object_whose_step_was_never_run_is_not_kept() -> None:
     del trainer
     gc.collect()
     assert gone() is None
+
+
+def test_attributes_of_an_object_that_is_called_are_its_own() -> None:
+    class Scaled:
+        def __init__(self) -> None:
+            self.owner, self.run_eagerly, self.factor = "alice", "never", 3.0
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.factor
+
+    step = sd.function(Scaled())
+    assert [float(step(np.float32(2))) for _ in range(2)] == [6.0, 6.0]
+    assert step.traces == 1 and not step.run_eagerly
