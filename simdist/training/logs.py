@@ -14,6 +14,7 @@ from simdist.program.arrays import HostArray, Tree
 from simdist.strategies.base import Strategy
 from simdist.training.arguments import has_own_step
 from simdist.training.keras_model import Logs, StrategyModel, strategy_of
+from simdist.training.metric_logs import MetricLog
 from simdist.variables.optimizer import as_variable
 
 __all__ = ["Outcome", "StepLogs", "average_logs", "metric_values", "shares_of_all"]
@@ -61,8 +62,13 @@ class StepLogs:
             return metrics
         logs = average_logs(shares_of_all(strategy, shares))
         known = {name: metrics[name] for name in self._counted() if name in logs}
-        named_otherwise = {name: log for name, log in self.model.simdist_state.metric_logs.items() if name in logs and name != log.name}
-        return logs | known | pythonify_logs({name: log.value(strategy) for name, log in named_otherwise.items()})
+        own = {name: log for name, log in self.model.simdist_state.metric_logs.items() if name in logs and not self._names(name, log)}
+        return logs | known | pythonify_logs({name: log.value(strategy) for name, log in own.items()})
+
+    def _names(self, name: str, log: MetricLog) -> bool:
+        """Whether Keras' own logs have this one under the name; of metrics of one name they have the last."""
+        named = [metric for metric in self.model.metrics if metric.name == name]
+        return name == log.name and (not named or named[-1] is log.metric)
 
     def _counted(self) -> list[str]:
         """The names under which the metrics give results that have counted something since they were reset."""

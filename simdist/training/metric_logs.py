@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import keras
 
@@ -74,7 +74,16 @@ class NotedResults:
             if metric.variables and all(state.get(id(own)) is value for own, value in zip(metric.variables, given, strict=True)):
                 named = result.items() if isinstance(result, dict) else [(None, result)]
                 parts |= {id(value): MetricLog(metric, part) for part, value in named}
-        return {name: parts[id(value)] for name, value in logs.items() if id(value) in parts}
+        return {name: parts[id(value)] for name, value in _flat(logs) if id(value) in parts}
+
+
+def _flat(logs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Logs as Keras gives them to callbacks: those of a dict among them are logs like the others, in the order of the names."""
+    for name, value in sorted(logs.items()):
+        if isinstance(value, dict):
+            yield from _flat(cast("dict[str, Any]", value))
+        else:
+            yield name, value
 
 
 _noted: list[NotedResults] = []

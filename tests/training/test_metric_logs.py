@@ -98,3 +98,46 @@ def test_workers_in_rounds_count_together() -> None:
     history = model.fit(data, steps_per_epoch=4, epochs=1, verbose=0).history
     np.testing.assert_allclose(history["mean"], [Y[:16].mean()], rtol=1e-5)
     np.testing.assert_allclose(history["loss"], [float(model.total_loss.result())], rtol=1e-6)
+
+
+def logs_of(k: Any, names: tuple[str, str], logs_of_results: Any) -> dict[str, list[float]]:
+    """What `fit` logs of a model with two metrics of these names, where the step logs their results so."""
+
+    class Named(k.Sequential):
+        def __init__(self, layers: Any) -> None:
+            super().__init__(layers)
+            self.root, self.absolute = k.metrics.RootMeanSquaredError(name=names[0]), k.metrics.MeanAbsoluteError(name=names[1])
+
+        @property
+        def metrics(self) -> list[Any]:
+            return [self.root, self.absolute]
+
+        def train_step(self, state: Any, data: Any) -> Any:
+            trained, others, slots, counts = state
+            prediction = self.stateless_call(trained, others, data[0])[0]
+            root = self.root.stateless_update_state(counts[:2], data[1], prediction)
+            absolute = self.absolute.stateless_update_state(counts[2:], data[1], prediction)
+            logs = logs_of_results(self.root.stateless_result(root), self.absolute.stateless_result(absolute))
+            return logs, (trained, others, slots, [*root, *absolute])
+
+    model = Named([k.Input((3,)), k.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(k.optimizers.SGD(0.01))
+    return model.fit(X, Y, batch_size=8, shuffle=False, verbose=0).history
+
+
+LOGS: dict[str, Any] = {
+    "two metrics of one name": (("error", "error"), lambda root, absolute: {"error": root, "other": absolute}),
+    "names that are exchanged": (("root", "absolute"), lambda root, absolute: {"root": absolute, "absolute": root, "third": root}),
+    "logs in a dict": (("root", "absolute"), lambda root, absolute: {"errors": {"first": root, "second": {"third": absolute}}}),
+}
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_log_is_the_result_of_its_own_metric_where_another_one_has_the_name(strategy: str, kind: str) -> None:
+    expected = logs_of(plain, *LOGS[kind])
+    with STRATEGIES[strategy]().scope():
+        found = logs_of(keras, *LOGS[kind])
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-5, err_msg=name)
