@@ -76,10 +76,12 @@ class ReplicaTrace(Protocol):
     Attributes:
         num_replicas: how many take the step together.
         in_replica: whether code runs for one replica, or across them.
+        row_weight: of what it assigns, in a mean over the replicas; 1 where all count alike.
     """
 
     num_replicas: int
     in_replica: bool
+    row_weight: float
 
     @property
     def rank(self) -> int:

@@ -70,6 +70,7 @@ class Tracer:
         is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         is_uneven: whether other replicas have arguments of other shapes.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
+        row_weight: how many times the rows of an average replica this one has; of means over the replicas of what they assign.
         has_duration: whether the user has declared how long the step computes.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         whole_tables: variables of which rows are looked up, though their gradients never travel as rows.
@@ -107,7 +108,7 @@ class Tracer:
         self.whole_tables: set[Reference] = set()
         self.lookup_counts: dict[Reference, int] = {}
         self._rank = rank
-        self.num_replicas = num_replicas
+        self.num_replicas, self.row_weight = num_replicas, 1.0
         self.known_operands = known_operands
         self.options = options
         self.collectives: list[Collective] = []
@@ -115,8 +116,7 @@ class Tracer:
         self.in_replica = self.only_finite = self.has_duration = self.may_be_traced_again = False
         self.global_rows = BatchRows()
         self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}
-        self.global_sizes: list[GlobalSize] = []
-        self.given_sizes: list[GivenSize] = []
+        self.global_sizes, self.given_sizes = list[GlobalSize](), list[GivenSize]()
         self.guessed: Sequence[bool] = ()
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[object] = []

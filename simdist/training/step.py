@@ -160,7 +160,7 @@ def _compiled_replica_step(model: StrategyModel, missing: MissingRows) -> Callab
                 loss = model.simdist_loss(x, y, y_pred, sample_weight, training=True)
             return model.optimizer.scale_loss(loss if weight == 1.0 else loss * weight), (loss, y_pred)
 
-        with only_finite(not rows):
+        with only_finite(not rows), weighed_state(weight):
             (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
         if not rows:
             # What flows back from statistics of nothing is 0 times no number.
@@ -185,7 +185,7 @@ def _step_of_no_rows(model: StrategyModel, optimizer: Optimizer, missing: Missin
 
     with missing.counting_nowhere(data):
         state = state_without_rows(tracer, call, with_rows(data))
-    with only_finite(True):
+    with only_finite(True), weighed_state(0.0):
         state.assign(tracer)
     optimizer.apply_gradients(zip(_gradients_without_rows(variables), variables, strict=True))
 
@@ -251,3 +251,15 @@ def only_finite(wanted: bool) -> Iterator[None]:
         yield
     finally:
         tracer.only_finite = False
+
+
+@contextmanager
+def weighed_state(weight: float) -> Iterator[None]:
+    """What layers assign counts by the replica's part of the global batch, where a mean over the replicas is assigned."""
+    tracer = active_tracer()
+    assert tracer is not None
+    tracer.row_weight = round(weight * tracer.num_replicas, 12)  # equal parts are exactly 1, and not weighed
+    try:
+        yield
+    finally:
+        tracer.row_weight = 1.0

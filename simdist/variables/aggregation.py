@@ -157,6 +157,9 @@ def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand
             return operand
         case VariableAggregation.ONLY_FIRST_REPLICA:
             return tracer.collective("broadcast", [operand], label=variable.name)[0]
+        case VariableAggregation.MEAN if tracer.row_weight != 1.0 and variable.synchronization is not VariableSynchronization.ON_READ:
+            weighed = operand * tracer.row_weight if tracer.row_weight else jnp.zeros_like(operand)
+            return _combined(tracer, VariableAggregation.MEAN, weighed.astype(operand.dtype), variable.name)
         case aggregation:
             return _combined(tracer, aggregation, operand, variable.name)
 

@@ -73,3 +73,36 @@ def test_other_state_is_each_replicas_own() -> None:
         averaged, alone = model_of(keras.Sequential), model_of(keras.Sequential, averaged=False)
     of_one, of_other = (model.fit(X, Y, batch_size=8, shuffle=False, verbose=0).history["loss"][0] for model in (averaged, alone))
     assert abs(of_one - of_other) > 1.0
+
+
+UNEVEN = {name: STRATEGIES[name] for name in ("mirrored", "several workers", "central storage")} | {"four": lambda: sd.MirroredStrategy(4)}
+
+
+@pytest.mark.parametrize("rows", [17, 21])
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
+@pytest.mark.parametrize("strategy", UNEVEN)
+def test_replicas_count_by_their_rows_in_the_mean(strategy: str, kind: Any, rows: int) -> None:
+    expected = model_of(plain.Sequential)
+    expected.fit(X[:rows], Y[:rows], batch_size=8, epochs=2, shuffle=False, verbose=0)
+    with UNEVEN[strategy]().scope():
+        model = model_of(kind)
+    model.fit(X[:rows], Y[:rows], batch_size=8, epochs=2, shuffle=False, verbose=0)
+    for one, other in zip(model.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(np.asarray(one.value), np.asarray(other.value), rtol=1e-4, atol=1e-5)
+
+
+class Largest(Centred):
+    """Remembers the largest of its rows, which there is not of none."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.centre.assign(plain.ops.max(x, axis=0))
+        return x
+
+
+def test_a_replica_whose_layers_need_a_row_and_that_has_none_does_not_count_in_the_mean() -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = keras.Sequential([keras.Input((3,)), Largest(True), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    model.fit(X[:9], Y[:9], batch_size=8, shuffle=False, verbose=0)
+    np.testing.assert_allclose(np.asarray(model.weights[0].value), X[8], rtol=1e-6)
