@@ -69,7 +69,7 @@ class TaskContext:
     def _enter(self) -> None:
         self._enter_keras()
         for state, value in self._jax:
-            state.set_local(value)
+            _set_jax(state, value)
         if self.prefix:
             self._outer_stdout = sys.stdout
             if self._prefixed is None or self._prefixed.stream is not sys.stdout:
@@ -93,10 +93,7 @@ class TaskContext:
         """Take down every JAX configuration context that this task has open."""
         self._jax = _open_jax_contexts()
         for state, _ in self._jax:
-            state.set_local(sys.modules[JAX_CONFIG].config_ext.unset)
-
-
-_clean_jax: dict[str, Any] = {}
+            _set_jax(state, sys.modules[JAX_CONFIG].config_ext.unset)
 
 
 def has_jax_contexts() -> bool:
@@ -107,13 +104,19 @@ def has_jax_contexts() -> bool:
 def _open_jax_contexts() -> list[tuple[Any, Any]]:
     """JAX's settings that differ for this thread, with their values."""
     config = cast(Any, sys.modules.get(JAX_CONFIG))
-    if config is None or (context := config.trace_context()) == _clean_jax.get("context"):
+    if config is None:
         return []
+    # Each is asked: what JAX calls its trace context leaves out those that change no compiled code, as `debug_nans`.
     unset = config.config_ext.unset
-    found = [(state, value) for state in config.config_states.values() if (value := state.get_local()) is not unset]
-    if not found:
-        _clean_jax["context"] = context
-    return found
+    return [(state, value) for state in config.config_states.values() if (value := state.get_local()) is not unset]
+
+
+def _set_jax(state: Any, value: Any) -> None:
+    """Set one of JAX's settings for this thread, as its ``with`` does: some, as `debug_nans`, install what looks at all results."""
+    state.set_local(value)
+    install = getattr(state, "_update_thread_local_hook", None)
+    if install is not None:
+        install(None if value is sys.modules[JAX_CONFIG].config_ext.unset else value)
 
 
 class kept_state:
@@ -154,7 +157,7 @@ class kept_state:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             return
         for state, value in self._jax:
-            state.set_local(value)
+            _set_jax(state, value)
         if self._keras is not None:
             _put_back(self._keras, self._names)
         _put_back(active.context.values, self._values)

@@ -46,6 +46,34 @@ def test_jax_configuration_of_one_task_is_not_seen_by_another() -> None:
     assert seen == {"other": "None", "inside": "float32"}
 
 
+def test_setting_that_changes_no_compiled_code_is_not_seen_by_another_task() -> None:
+    clock, seen = Clock(), list[str]()
+    divided = jax.jit(lambda x: x / x)
+
+    def divide(name: str, *seconds: float) -> None:
+        for pause in seconds:
+            clock.sleep(pause)
+            try:
+                divided(jax.numpy.zeros(3))
+            except FloatingPointError:
+                seen.append(f"{name} was told")
+            else:
+                seen.append(f"{name} was not told")
+
+    def careful() -> None:
+        with jax.debug_nans(True):
+            divide("one", 2.0, 2.0)
+
+    def careful_for_a_while() -> None:
+        with jax.debug_nans(True):
+            divide("other", 1.0)
+        divide("other", 2.0)
+
+    for fiber in [clock.spawn("a", careful), clock.spawn("b", careful_for_a_while)]:
+        clock.join(fiber)
+    assert seen == ["other was told", "one was told", "other was not told", "one was told"]
+
+
 def test_environment_of_a_task_is_an_overlay_that_keeps_its_changes() -> None:
     clock, seen = Clock(), list[str | None]()
 

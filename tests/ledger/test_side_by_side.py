@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import pytest
 
+from simdist.ledger import side_by_side
 from simdist.ledger.side_by_side import MOST_CORES, called, num_cores
 
 
@@ -52,6 +53,19 @@ def test_settings_of_jax_for_the_caller_alone_hold_for_all_calls() -> None:
     assert called([kind, kind]) == ([("float32", None)] * 2, None)
 
 
+def test_a_context_that_changes_no_compiled_code_holds_for_all_calls() -> None:
+    divided = jax.jit(lambda x: x / x)
+
+    def call() -> Any:
+        return divided(jax.numpy.zeros(3))
+
+    assert called([call, call])[1] is None
+    with jax.debug_nans(True):
+        results, error = called([lambda: "first", call])
+    assert results == ["first"]
+    assert isinstance(error, FloatingPointError)
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say which cores a process may use")
 def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, expected in ((1, 1), (6, 6), (500, MOST_CORES)):
@@ -66,8 +80,6 @@ def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="this system cannot fork")
 def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from simdist.ledger import side_by_side
-
     called([lambda: 1, lambda: 2])
     before = side_by_side._threads()
     side_by_side._threads.cache_clear()  # what a child does first, which has no thread of its parent's
