@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import TypeVar
 
@@ -38,7 +39,8 @@ def num_cores() -> int:
 def called(calls: Sequence[Callable[[], Result]]) -> tuple[list[Result], Exception | None]:
     """Make some calls that do not need each other, the first by this thread, and each other one by a thread of its own.
 
-    Where JAX is configured for this thread alone, by a ``with`` of the caller, this thread makes all of them.
+    Where JAX is configured for this thread alone, by a ``with`` of the caller, this thread makes all of them; and those for which the
+    system gives no thread, as it gives none any more when Python ends.
 
     Returns:
         The results before the first call that failed, in the order of the calls, and its error; all results and None where none failed.
@@ -48,14 +50,17 @@ def called(calls: Sequence[Callable[[], Result]]) -> tuple[list[Result], Excepti
         ([1], ZeroDivisionError('integer division or modulo by zero'))
     """
     others: list[Future[Result]] = []
-    if len(calls) > 1 and not has_jax_contexts():
-        others = [_threads().submit(call) for call in calls[1:]]
     results: list[Result] = []
     try:
-        for call in calls[: len(calls) - len(others)]:
-            results.append(call())
+        if len(calls) > 1 and not has_jax_contexts():
+            with suppress(RuntimeError):
+                for call in calls[1:]:
+                    others.append(_threads().submit(call))
+        results.append(calls[0]())
         for other in others:
             results.append(other.result())
+        for call in calls[1 + len(others) :]:
+            results.append(call())
     except Exception as error:
         return results, error
     finally:

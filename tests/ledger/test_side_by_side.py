@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -64,6 +68,34 @@ def test_a_context_that_changes_no_compiled_code_holds_for_all_calls() -> None:
         results, error = called([lambda: "first", call])
     assert results == ["first"]
     assert isinstance(error, FloatingPointError)
+
+
+def test_calls_for_which_there_is_no_thread_are_made_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ThreadPoolExecutor(1)
+    first = [one.submit]
+
+    def submit(call: Any) -> Any:
+        if not first:
+            raise RuntimeError("can't start new thread")
+        return first.pop()(call)
+
+    monkeypatch.setattr(one, "submit", submit)
+    monkeypatch.setattr(side_by_side, "_threads", lambda: one)
+    results, error = called([threading.get_ident] * 4)
+    assert [result == threading.get_ident() for result in results] == [True, False, True, True]
+    assert error is None
+    one.shutdown()
+
+
+def test_calls_are_made_while_python_ends() -> None:
+    program = """
+        import atexit
+        from simdist.ledger.side_by_side import called
+        atexit.register(lambda: print(called([lambda: 1, lambda: 2, lambda: 3])))
+        print(called([lambda: 1, lambda: 2]))
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines() == ["([1, 2], None)", "([1, 2, 3], None)"]
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say which cores a process may use")
