@@ -25,6 +25,13 @@ KERAS_STATE = "keras.src.backend.common.global_state"
 JAX_CONFIG = "jax._src.config"
 JAX_TRACE = ("jax._src.core", ("trace_state", "trace_state_strong_ref", "axis_env_state"))
 """Where JAX keeps the trace in which code runs, and the axes that it has there."""
+UNTRACED = (
+    *("jax_debug_nans", "jax_debug_infs", "jax_log_compiles", "jax_check_tracer_leaks", "jax_explain_cache_misses", "jax_enable_checks"),
+    *("jax_default_prng_impl", "jax_enable_custom_prng", "jax_legacy_prng_key", "jax_no_tracing", "jax_enable_compilation_cache"),
+    *("jax_transfer_guard", "jax_transfer_guard_host_to_device", "jax_transfer_guard_device_to_device", "jax_thread_guard"),
+    *("jax_transfer_guard_device_to_host", "jax_array_garbage_collection_guard", "jax_traceback_filtering", "jax_optimization_level"),
+)
+"""Settings of JAX that a ``with`` opens and that change no compiled code, so that what JAX calls its trace context leaves them out."""
 Value = TypeVar("Value")
 
 
@@ -106,9 +113,20 @@ def _open_jax_contexts() -> list[tuple[Any, Any]]:
     config = cast(Any, sys.modules.get(JAX_CONFIG))
     if config is None:
         return []
-    # Each is asked: what JAX calls its trace context leaves out those that change no compiled code, as `debug_nans`.
-    unset = config.config_ext.unset
-    return [(state, value) for state in config.config_states.values() if (value := state.get_local()) is not unset]
+    states, unset = config.config_states, config.config_ext.unset
+    if not _asked:
+        _asked.extend([states[name].get_local for name in UNTRACED if name in states])
+    context = config.trace_context()
+    if context == _clean_jax.get("context") and [ask() for ask in _asked].count(unset) == len(_asked):
+        return []
+    found = [(state, value) for state in states.values() if (value := state.get_local()) is not unset]
+    if not found:
+        _clean_jax["context"] = context
+    return found
+
+
+_clean_jax: dict[str, Any] = {}
+_asked: list[Callable[[], Any]] = []  # give the values of `UNTRACED` for this thread
 
 
 def _set_jax(state: Any, value: Any) -> None:
