@@ -17,6 +17,8 @@ __all__ = ["aligned_copy", "rows_of", "rows_taken"]
 ALIGNMENT_BYTES = 64
 # A smaller array is copied in less time than it takes to look.
 LARGE_BYTES = 1 << 16
+# Who keeps a part of a column keeps all of it: so many times as much, at most.
+MOST_KEPT = 64
 
 
 def aligned_copy(array: HostArray) -> HostArray:
@@ -46,7 +48,7 @@ def rows_taken(column: HostArray, rows: HostArray) -> HostArray:
 
 
 def rows_of(column: HostArray, rows: HostArray) -> HostArray:
-    """Some rows (k) of a read-only column, which nobody can write to: a part of the column, if they follow each other and are large.
+    """Some rows (k) of a read-only column, which nobody can write to: a part of it, if they follow each other, and are large and many.
 
     Example:
         >>> column = aligned_copy(np.arange(300_000).reshape(-1, 3))
@@ -54,7 +56,8 @@ def rows_of(column: HostArray, rows: HostArray) -> HostArray:
         >>> np.shares_memory(some, column), some[0].tolist(), np.shares_memory(others, column), others[-1].tolist()
         (True, [30000, 30001, 30002], False, [0, 1, 2])
     """
-    if _is_aligned(column.dtype, rows.size * math.prod(column.shape[1:])) and _follow_each_other(rows):
+    is_large = _is_aligned(column.dtype, rows.size * math.prod(column.shape[1:])) and len(column) <= MOST_KEPT * len(rows)
+    if is_large and _follow_each_other(rows):
         return column[rows[0] : rows[-1] + 1]
     return _closed(rows_taken(column, rows))
 

@@ -73,6 +73,12 @@ def test_rows_that_follow_each_other_are_a_part_of_the_column_and_others_are_not
             found[0] = 0
 
 
+def test_a_small_part_does_not_keep_a_large_column() -> None:
+    array = aligned_copy(np.zeros((6_500, 20_000 // 4), np.float32))
+    assert not np.shares_memory(rows_of(array, np.arange(100)), array)
+    assert np.shares_memory(rows_of(array, np.arange(102)), array), "a 64th of it"
+
+
 @pytest.mark.parametrize("row", [ROWS, -ROWS - 1])
 def test_row_that_does_not_exist_is_an_error(row: int) -> None:
     rows = np.arange(ROWS)
