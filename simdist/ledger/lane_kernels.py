@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +59,7 @@ def lane_kernel(stack: BundleType) -> Kernel:
 
 
 @bounded("kernels that join stacks", size=64)
-def joining_kernel(stacks: Sequence[BundleType]) -> Kernel:
+def joining_kernel(stacks: tuple[BundleType, ...]) -> Kernel:
     """The kernel that makes one stack of some, whose lanes follow each other."""
     width = len(stacks[0])
 

@@ -93,17 +93,19 @@ def _sum_of_stacks(collective: Collective, schedule: Schedule | None, stacks: tu
         assert schedule is not None
         return [_scaled(total, scale) for total in added_stacks(schedule, _parts(arrays, stacks))]
 
-    kernel = _kernel(_form_of(stacks), collective, schedule, _all(stacks), scale, run)
+    kernel = _kernel(_form_of(stacks), collective, schedule, _end_to_end(stacks), scale, run)
     if len(stacks) == 1 and not any(is_half(aval.dtype) for aval in stacks[0]):  # of so few bits, another order makes infinite numbers
         adds_lanes(kernel, scale)
     return Combination(schedule, kernel, stacks, (kernel.out_avals,), True)
 
 
 def _form_of(stacks: tuple[BundleType, ...]) -> str:
+    """How the ranks lie in stacks."""
     return f"stacks of {[stack[0].shape[0] for stack in stacks]}"
 
 
-def _all(bundles: Sequence[BundleType]) -> BundleType:
+def _end_to_end(bundles: Sequence[BundleType]) -> BundleType:
+    """The types of all arrays of some bundles."""
     return tuple([aval for avals in bundles for aval in avals])
 
 
@@ -139,7 +141,7 @@ def _combination(collective: Collective, schedule: Schedule | None, given: tuple
         sums = added(schedule, [arrays[rank * count : (rank + 1) * count] for rank in range(ranks)])
         return [_scaled(total, scale) for total in sums]
 
-    kernel = _kernel(f"{ranks} ranks", collective, schedule, _all(given), scale, run)
+    kernel = _kernel(f"{ranks} ranks", collective, schedule, _end_to_end(given), scale, run)
     if collective.kind != "reduce_scatter":
         return Combination(schedule, kernel, given, (kernel.out_avals,), True)
     share = len(kernel.out_avals) // ranks
@@ -161,7 +163,7 @@ def _sum_of_tables(collective: Collective, schedule: Schedule | None, given: tup
         return [_scaled(total, scale) for total in added(schedule, dense)]
 
     form = f"{[len(avals) for avals in given]} of {num_rows} rows, {collective.sum_rows} in the sum"
-    kernel = _kernel(form, collective, schedule, _all(given), scale, run)
+    kernel = _kernel(form, collective, schedule, _end_to_end(given), scale, run)
     return Combination(schedule, kernel, given, (kernel.out_avals,), True)
 
 
@@ -173,7 +175,7 @@ def _sum_of_stacked_rows(collective: Collective, schedule: Schedule | None, stac
         return _sum_of_rows(collective, ids.reshape(-1), rows.reshape(-1, *rows.shape[2:]), scale)
 
     form = f"{_form_of(stacks)} of {collective.outputs[0].shape[0]} rows, {collective.sum_rows} in the sum"
-    kernel = _kernel(form, collective, schedule, _all(stacks), scale, run)
+    kernel = _kernel(form, collective, schedule, _end_to_end(stacks), scale, run)
     return Combination(schedule, kernel, stacks, (kernel.out_avals,), True)
 
 
