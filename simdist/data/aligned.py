@@ -48,7 +48,8 @@ def rows_taken(column: HostArray, rows: HostArray) -> HostArray:
 
 
 def rows_of(column: HostArray, rows: HostArray) -> HostArray:
-    """Some rows (k) of a read-only column, which nobody can write to: a part of it, if they follow each other, and are large and many.
+    """Some rows of a read-only column, as `rows_taken` gives them, but nobody can write to them: where the rows follow each other, and are
+    large and many, they are a part of the column.
 
     Example:
         >>> column = aligned_copy(np.arange(300_000).reshape(-1, 3))
@@ -56,9 +57,9 @@ def rows_of(column: HostArray, rows: HostArray) -> HostArray:
         >>> np.shares_memory(some, column), some[0].tolist(), np.shares_memory(others, column), others[-1].tolist()
         (True, [30000, 30001, 30002], False, [0, 1, 2])
     """
-    is_large = _is_aligned(column.dtype, rows.size * math.prod(column.shape[1:])) and len(column) <= MOST_KEPT * len(rows)
-    if is_large and _follow_each_other(rows):
-        return column[rows[0] : rows[-1] + 1]
+    is_large = _is_aligned(column.dtype, rows.size * math.prod(column.shape[1:])) and len(column) <= MOST_KEPT * rows.size
+    if is_large and _follow_each_other(flat := rows.reshape(-1)):
+        return column[flat[0] : flat[-1] + 1].reshape(*rows.shape, *column.shape[1:])
     return _closed(rows_taken(column, rows))
 
 

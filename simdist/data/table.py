@@ -112,7 +112,9 @@ class Table:
         return tuple([rows_taken(column, rows) for column in self._columns])
 
     def read(self, rows: Array) -> Leaves:
-        """As `take`, of rows (k), for those who only read: parts of the columns, where the rows follow each other."""
+        """As `take`, for those who only read: parts of the columns, where the rows follow each other."""
+        if rows.ndim == 0:
+            return self.take(rows)
         return tuple([rows_of(column, rows) for column in self._columns])
 
     def compute(self, rows: Array) -> None:

@@ -82,7 +82,7 @@ class Branch:
             return fed
         rows = fed[0]
         assert isinstance(rows, np.ndarray)
-        return [*self.table.take(rows), *fed[1:]]
+        return [*self.table.read(rows), *fed[1:]]
 
 
 def describe(where: Where) -> str:

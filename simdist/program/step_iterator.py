@@ -29,8 +29,8 @@ class ColumnTable(Protocol):
     def key(self) -> str: ...
     @property
     def pending(self) -> bool: ...
-    def take(self, rows: Column) -> tuple[Column, ...]:
-        """The leaves at some rows: shape [*rows.shape, ...]."""
+    def read(self, rows: Column) -> tuple[Column, ...]:
+        """The leaves at some rows, to which nobody may write: shape [*rows.shape, ...]."""
         ...
 
 

@@ -73,6 +73,15 @@ def test_rows_that_follow_each_other_are_a_part_of_the_column_and_others_are_not
             found[0] = 0
 
 
+@pytest.mark.parametrize("shape", [(4, 1000), (2, 2, 1000)])
+def test_rows_of_lanes_that_follow_each_other_are_a_part_of_the_column(shape: tuple[int, ...]) -> None:
+    array, rows = column(), np.arange(5, 4005).reshape(shape)
+    found = rows_of(array, rows)
+    np.testing.assert_array_equal(found, array[rows])
+    assert np.shares_memory(found, array)
+    assert not np.shares_memory(rows_of(array, rows[::-1]), array)
+
+
 def test_a_small_part_does_not_keep_a_large_column() -> None:
     array = aligned_copy(np.zeros((6_500, 20_000 // 4), np.float32))
     assert not np.shares_memory(rows_of(array, np.arange(100)), array)
