@@ -31,8 +31,8 @@ CHUNK = 256
 # Chunks that are given out without waiting for the first of them, where a caller waits for the numbers: so long does Ctrl-C wait.
 AHEAD = 8
 Scan = Callable[[Carried, list[tuple[jax.Array, ...]], Instructions], Carried]
-# What fixes a scan: the number of branches, that of their chains, and rows and words of each heap.
-Size = tuple[int, int, tuple[tuple[int, int], ...]]
+# What fixes a scan: the number of branches, that of their chains, that of the arrays that lie in no heap, and rows and words of each heap.
+Size = tuple[int, int, int, tuple[tuple[int, int], ...]]
 
 
 class Machine:
@@ -100,7 +100,8 @@ class Machine:
 
     def _size(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> Size:
         heaps = dict.fromkeys(file.heap for file in files.values())
-        return len(branches), len(self.chains.numbers), tuple([(heap.capacity, heap.words) for heap in heaps])
+        num_tables = sum([len(file.tables) for file in files.values()])  # one more, and the rest of its bundles lies elsewhere in a row
+        return len(branches), len(self.chains.numbers), num_tables, tuple([(heap.capacity, heap.words) for heap in heaps])
 
     def _program(self, branches: Sequence[Branch], files: dict[BundleType, RegisterFile]) -> tuple[Scan, Layout]:
         size = self._size(branches, files)

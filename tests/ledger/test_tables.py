@@ -260,6 +260,18 @@ def test_a_scan_may_come_to_a_sort_so_that_it_is_not_made_one_function(monkeypat
     assert " sort(" in replayed(monkeypatch, Table)
 
 
+def test_a_scan_is_compiled_anew_where_a_table_is_kept_out_of_the_heaps_from_now_on() -> None:
+    """A step that changes rows is linked; what is computed before its first call is that of the steps before it."""
+    ledger, count = Ledger("replay"), Bundle.of([np.array(0, np.int32)])
+    add = ledger.site(kernel_of("add", lambda count, rows, more: [count + more], [COUNT, *GROUP]), [(COUNT,), GROUP], [(COUNT,)])
+    for more in (5, 9):
+        group = Bundle.of([jax.numpy.zeros(TABLE.shape), np.array(more, np.int32)])
+        for _ in range(20):
+            (count,) = ledger.call(add, [count, group])
+        assert int(ledger.arrays(count)[0]) == {5: 100, 9: 280}[more]
+        ledger.site(update(), [GROUP, (SOME_ROWS,)], [GROUP])
+
+
 def test_an_update_in_place_copies_no_table() -> None:
     kernel = update()
     given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in kernel.in_avals]
