@@ -248,6 +248,17 @@ def test_who_looks_ahead_goes_on_behind_an_element_that_raises() -> None:
         assert rest(iterator) == [0, 10, 30, 40]
 
 
+def test_an_element_that_raised_ahead_of_a_position_is_still_to_come() -> None:
+    iterator = iter(Dataset.range(5).map(fails_at(2), pure=False))
+    iterator.peek(1)
+    with pytest.raises(ValueError, match="no 2"):
+        iterator.peek(2)
+    state = iterator.state_dict()
+    assert state == {"consumed": 0, "shuffles": []}
+    iterator.load_state_dict(state)
+    assert gone_on(iterator) == [0, 10, "no 2", 30, 40]
+
+
 def test_a_shuffle_loses_no_other_element_and_a_cache_tries_again() -> None:
     seen = gone_on(iter(Dataset.range(9).map(fails_at(4), pure=False).shuffle(5, seed=1)))
     assert sorted(item for item in seen if item != "no 4") == [0, 10, 20, 30, 50, 60, 70, 80]
