@@ -259,6 +259,20 @@ def test_an_element_that_raised_ahead_of_a_position_is_still_to_come() -> None:
     assert gone_on(iterator) == [0, 10, "no 2", 30, 40]
 
 
+def test_an_iterator_that_goes_to_where_it_is_loses_nothing_behind_an_element_that_raised() -> None:
+    iterator = iter(Dataset.range(5).map(fails_at(2), pure=False))
+    gone_on(iterator, 4)
+    iterator.load_state_dict(iterator.state_dict())
+    assert rest(iterator) == [40]
+
+
+def test_an_element_that_a_cache_tries_again_is_not_taken_for_one_that_raises_later() -> None:
+    dataset = Dataset.range(5).map(fails_at(1, times=1), pure=False).cache().map(fails_at(30), pure=False)
+    iterator = iter(dataset)
+    assert gone_on(iterator, 5) == [0, "no 1", 100, 200, "no 30"]
+    assert iterator.state_dict() == {"consumed": 4, "shuffles": [], "failed": [3]}
+
+
 def test_a_shuffle_loses_no_other_element_and_a_cache_tries_again() -> None:
     seen = gone_on(iter(Dataset.range(9).map(fails_at(4), pure=False).shuffle(5, seed=1)))
     assert sorted(item for item in seen if item != "no 4") == [0, 10, 20, 30, 50, 60, 70, 80]
