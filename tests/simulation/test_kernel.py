@@ -115,6 +115,36 @@ def test_kill_before_the_first_line_runs_nothing() -> None:
     assert ran == []
 
 
+def test_a_fiber_that_another_one_kills_before_its_first_line_runs_nothing() -> None:
+    clock, ran = Clock(), list[bool]()
+
+    def kill_a_new_one() -> Fiber:
+        fiber = clock.spawn("worker:1", lambda: ran.append(True))
+        clock.kill(fiber)
+        return fiber
+
+    killed = clock.join(clock.spawn("worker:0", kill_a_new_one))
+    with pytest.raises(TaskKilled, match="worker:1"):
+        clock.join(killed)
+    assert ran == [] and clock.fibers == []
+
+
+def test_a_fiber_that_is_held_is_killed_at_once() -> None:
+    clock, ended_s = Clock(), list[float]()
+
+    def work() -> None:
+        try:
+            clock.sleep(3.0)
+        finally:
+            ended_s.append(clock.now)
+
+    fiber = clock.spawn("worker:0", work)
+    clock.sleep(1.0)
+    fiber.held = []
+    clock.kill(fiber)
+    assert ended_s == [1.0] and fiber.ended and fiber.held == []
+
+
 def test_wait_from_another_thread_is_refused() -> None:
     clock, errors = Clock(), list[BaseException]()
 
@@ -165,6 +195,12 @@ def test_endless_events_at_one_moment_are_found(monkeypatch: pytest.MonkeyPatch)
     clock.after(0.0, again)
     with pytest.raises(DeadlineExceededError, match="without virtual time moving on"):
         clock.sleep(1.0)
+
+
+def test_many_waits_of_the_driver_at_one_moment_are_no_endless_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simdist.simulation.loop.LIVELOCK_EVENTS", 10)
+    clock = Clock()
+    assert [clock.join(clock.spawn("worker:0", lambda number=number: number)) for number in range(20)] == list(range(20))
 
 
 def test_driver_is_no_fiber() -> None:
