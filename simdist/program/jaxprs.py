@@ -99,6 +99,9 @@ def frozen(closed: ClosedJaxpr) -> ClosedJaxpr:
     A number of a jaxpr is the very array of no dimensions that the traced function has used. It would follow later changes of that array
     wherever the jaxpr is compiled once more, under a text that names the number of before.
 
+    Its constants are no longer the objects of JAX: of an array of 64 bits JAX makes one of 32, and takes that one for the array, whatever
+    the array holds by then, for as long as anything has it. A step that is kept would give its old values to all later steps.
+
     Example:
         >>> import jax, numpy as np
         >>> rate = np.array(0.5, np.float32)
@@ -107,7 +110,8 @@ def frozen(closed: ClosedJaxpr) -> ClosedJaxpr:
         >>> float(closed.jaxpr.eqns[0].invars[1].val)
         0.5
     """
-    return ClosedJaxpr(_frozen(closed.jaxpr), closed.consts)
+    consts = [np.asarray(const) if isinstance(const, np.ndarray) else const for const in closed.consts]
+    return ClosedJaxpr(_frozen(closed.jaxpr), consts)
 
 
 def _frozen(jaxpr: Jaxpr) -> Jaxpr:

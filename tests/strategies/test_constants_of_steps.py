@@ -46,6 +46,23 @@ def test_steps_that_differ_in_a_number_of_a_compiled_function_alone_are_differen
     assert [summed(number) for number in (1.0, 5.0)] == [6.0, 30.0]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64", "float32"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_array_that_is_changed_in_place_has_its_new_values_in_the_next_step(replicas: int, dtype: str) -> None:
+    strategy, given = sd.MirroredStrategy(replicas), np.ones(2, dtype)
+
+    def doubled() -> Any:
+        return jnp.asarray(given) * 2
+
+    kept = sd.function(lambda: doubled().sum())  # JAX has its arrays for as long as it has its trace
+    found = [float(kept())]
+    for number in (3, 5):
+        given[:] = number
+        new = sd.function(lambda: doubled().sum())
+        found += [float(strategy.local_results(strategy.run(doubled))[0][0]), float(new())]
+    assert found == [4.0, 6.0, 12.0, 10.0, 20.0]
+
+
 def test_a_linear_system_can_be_solved_in_a_step() -> None:
     strategy = sd.MirroredStrategy(2)
     with strategy.scope():
