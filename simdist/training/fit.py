@@ -8,6 +8,7 @@ What fit takes is the business of `sources`, what it refuses that of `arguments`
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -31,6 +32,7 @@ from simdist.training.position import TrainingPosition
 from simdist.training.runners import Runner, runner_of
 from simdist.training.sources import Source, count_steps, is_spent, split_arrays, training_source
 from simdist.training.step import finish, require_same_variables
+from simdist.variables.keras_objects import is_scaling
 
 __all__ = ["fit"]
 
@@ -107,7 +109,7 @@ def _train(
             runner.epoch(steps, hooks, done)
         logs = dict(runner.logs())
         if not may_diverge:
-            _require_finite(logs, epoch)
+            _require_finite(model, logs, epoch)
         logs.update(validation.logs(epoch, hooks))
         runner.settle()
         hooks.call.on_epoch_end(epoch, logs)
@@ -118,10 +120,19 @@ def _train(
     hooks.call.on_train_end(logs)
 
 
-def _require_finite(logs: Logs, epoch: int) -> None:
+def _require_finite(model: StrategyModel, logs: Logs, epoch: int) -> None:
+    """Refuse to go on with weights of no use; an optimizer with a loss scale has left out the steps that make them so."""
     loss = logs.get("loss", 0.0)
-    if isinstance(loss, (int, float)) and not math.isfinite(loss):
-        raise InvalidArgumentError(
-            f"The loss of epoch {epoch + 1} is {logs['loss']}. Lower the learning rate, clip the gradients (clipnorm=1.0), or look at "
-            "the data; sd.check_numerics in a step finds the first value that is not finite."
+    if not isinstance(loss, (int, float)) or math.isfinite(loss):
+        return
+    if is_scaling(model.optimizer):
+        warnings.warn(
+            f"The loss of an epoch is {loss}. {type(model.optimizer).__name__} skips each step whose gradients are not finite, so "
+            "the weights are those of the other steps. If it stays so, look at the data; keras.callbacks.TerminateOnNaN ends the training.",
+            stacklevel=5,
         )
+        return
+    raise InvalidArgumentError(
+        f"The loss of epoch {epoch + 1} is {loss}. Lower the learning rate, clip the gradients (clipnorm=1.0), or look at "
+        "the data; sd.check_numerics in a step finds the first value that is not finite."
+    )

@@ -205,7 +205,7 @@ class _Distributed(StrategyModel):
 
         Raises:
             InvalidArgumentError: options or callbacks that cannot be followed, no data, steps_per_epoch is missing where the data
-                have no end, or a loss is not finite (and no TerminateOnNaN watches it).
+                have no end, or a loss is not finite (and no TerminateOnNaN watches it, and no LossScaleOptimizer skips such steps).
             TypeError: `x` is of no kind that is known, or an option that Keras does not know.
             FailedPreconditionError: the model overrides ``make_train_function``, or has a train_step(self, data) for another backend.
             OutOfRangeError: under parameter servers, the data of a worker ran out before the steps were done. Elsewhere that ends the

@@ -255,6 +255,19 @@ def test_a_model_of_mixed_precision_trains_with_a_scaled_loss() -> None:
     assert 0 < int(model.optimizer.iterations) == int(expected.optimizer.iterations)
 
 
+def test_a_step_that_the_loss_scale_skips_does_not_end_the_training() -> None:
+    x = np.ones((8, 2), np.float32)
+    x[5] = 1e6  # infinite in half precision
+    with sd.MirroredStrategy(2).scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_float16")])
+        model.compile(plain.optimizers.LossScaleOptimizer(plain.optimizers.SGD(0.1), initial_scale=8.0), "mse")
+    with pytest.warns(UserWarning, match="The loss of an epoch is inf. LossScaleOptimizer skips"):
+        history = model.fit(x, np.zeros((8, 1)), batch_size=4, epochs=2, shuffle=False, verbose=0).history
+    assert history["loss"] == [np.inf, np.inf]
+    # The first batch of each epoch has given the predictions 2 and 0.8; its gradients are twice as much.
+    assert model.get_weights()[0].ravel() == pytest.approx([0.44, 0.44], rel=1e-2)
+
+
 def test_a_loss_scale_that_is_not_there_yet_is_asked_for() -> None:
     strategy = sd.MirroredStrategy(2)
     with strategy.scope():
