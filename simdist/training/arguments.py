@@ -6,17 +6,21 @@ Everything is refused before anything runs, with what to do instead.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import jax
 import keras
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.program.arrays import Tree
 from simdist.training.keras_model import AUTO, KerasArgument, StrategyModel, Verbose, strategy_of
 from simdist.variables.handles import adopted
 
 __all__ = [
     "compile_arguments",
+    "explaining_fixed_batches",
     "has_own_step",
     "made_outside",
     "require_compile_options",
@@ -110,6 +114,29 @@ def require_numbers(model: StrategyModel, caller: str) -> None:
     """
     if strategy_of(model).engine.numerics == "off":
         raise FailedPreconditionError(f'{caller}: numerics="off" computes no numbers. Leave it out, or use numerics="deferred".')
+
+
+@contextmanager
+def explaining_fixed_batches(model: StrategyModel, features: Tree) -> Iterator[None]:
+    """Add a note to an error of Keras about batches of another size than those that the model is made for.
+
+    Args:
+        model: which is called inside.
+        features: what it is called with.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        inputs: Sequence[keras.KerasTensor] = keras.tree.flatten(getattr(model, "inputs", None) or [])
+        fixed = next((tensor.shape[0] for tensor in inputs if tensor.shape and tensor.shape[0] is not None), None)
+        rows, replicas = jax.tree_util.tree_leaves(features)[0].shape[0], strategy_of(model).num_replicas_in_sync
+        if fixed is not None and rows != fixed and replicas > 1:
+            error.add_note(
+                f"{model.name} is made for batches of {fixed} rows, and was called with {rows}. In training each of {replicas} replicas "
+                f"calls it with its part of a batch: give fit batches of {fixed * replicas} rows. evaluate and predict call it with whole "
+                f"batches, which have to be of {fixed} rows."
+            )
+        raise
 
 
 def require_compile_options(arguments: dict[str, KerasArgument], has_closures: bool = False) -> None:

@@ -17,7 +17,7 @@ from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.training.arguments import has_own_step, require_numbers
+from simdist.training.arguments import explaining_fixed_batches, has_own_step, require_numbers
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel, Tensor, strategy_of
 from simdist.training.lost_assignments import LostAssignments
@@ -52,7 +52,8 @@ def build(model: StrategyModel, batch: Example) -> None:
             # The slots lie beside the variables; a second set, made by Keras, would never be updated.
             optimizer.built = True
         try:
-            model.simdist_build(data)
+            with explaining_fixed_batches(model, data[0]):
+                model.simdist_build(data)
         finally:
             if optimizer is not None:
                 optimizer.built = was_built
@@ -142,7 +143,7 @@ def _compiled_replica_step(model: StrategyModel, missing: MissingRows) -> Callab
         if missing.are_filled(data):
             _step_of_no_rows(model, optimizer, missing, data)
             return
-        with missing.tried(data):
+        with missing.tried(data), explaining_fixed_batches(model, unpack_x_y_sample_weight(data)[0]):
             step_of_rows(data)
 
     def step_of_rows(data: Tree) -> None:

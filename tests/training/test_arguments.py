@@ -43,6 +43,15 @@ def test_weights_of_classes_are_those_of_keras() -> None:
     agree(X, LABELS, class_weight={0: 0.5, 1: 4.0})
 
 
+def test_a_model_for_batches_of_one_size_says_which_batches_replicas_need() -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = keras.Sequential([keras.Input(batch_shape=(4, 3, 1)), keras.layers.SimpleRNN(1, stateful=True)])
+        model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="batch size") as caught:
+        model.fit(X[:8, :, None], LABELS[:8], **(OPTIONS | {"batch_size": 4}))
+    assert any("called with 2" in note and "give fit batches of 8 rows" in note for note in caught.value.__notes__)
+
+
 def test_a_split_for_validation_is_that_of_keras() -> None:
     assert "val_loss" in agree(X, LABELS, validation_split=0.3)
     agree(X, LABELS, sample_weight=np.arange(20.0), validation_split=0.3, validation_batch_size=4)
