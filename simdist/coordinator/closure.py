@@ -18,6 +18,7 @@ from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator, PipelineNumber
 from simdist.coordinator.refusals import second_step
 from simdist.coordinator.remote_value import RemoteValue, Result
+from simdist.coordinator.sent_values import sent
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError, TimedOutError
 from simdist.input import DistributedIterator, InputContext
@@ -118,10 +119,10 @@ class Closure:
 
         self._keep_pipelines(worker)
         with self._running_on(worker, take_step):
-            args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(leaf, worker), (self.args, self.kwargs))
+            args, kwargs = jax.tree_util.tree_map(lambda leaf: self._resolved(sent(leaf), worker), (self.args, self.kwargs))
             self._note_taken(worker)
             try:
-                return self.fn(*args, **kwargs)
+                return sent(self.fn(*args, **kwargs))
             except (StopIteration, RuntimeError) as error:  # whoever waits for the closure is no loop over its dataset
                 require_of_dataset(error, name_of_function(self.fn, "closure"))
                 raise self._has_run_out(worker) from error
