@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import operator
+from collections import defaultdict
 from enum import Enum
 from numbers import Integral, Real
 from typing import Any, Protocol, runtime_checkable
@@ -30,6 +31,7 @@ __all__ = [
 END_S = 1e15
 """Virtual seconds after which nothing can be due; below it, a heartbeat's second still moves a clock of 64 bits."""
 
+MOST_SHOWN = 6  # keys of a dict
 MOST_LEVELS = 100
 RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -156,8 +158,8 @@ def python_number(value: Any) -> Any:
     return operator.index(value) if isinstance(value, Integral) else float_of(value)
 
 
-def require_shallow(value: Any, what: str, nests: tuple[type, ...] = (tuple, list, dict)) -> None:
-    """Refuse a structure that is nested so deeply that taking it apart would exhaust the interpreter's stack.
+def require_shallow(value: Any, what: str, nests: tuple[type, ...] = (tuple, list, dict), orders_keys: bool = True) -> None:
+    """Refuse a structure that JAX cannot take apart: it is nested too deeply for the interpreter's stack, or a dict has keys without order.
 
     To be asked before JAX is: its flattening fails half-way there, and the process stays short of stack afterwards.
 
@@ -165,28 +167,47 @@ def require_shallow(value: Any, what: str, nests: tuple[type, ...] = (tuple, lis
         value: the structure.
         what: what it is, for the message.
         nests: the types of which it is made.
+        orders_keys: whether JAX takes it apart, which brings the keys of each dict in order.
 
     Raises:
-        InvalidArgumentError: there are more than a hundred levels.
+        InvalidArgumentError: there are more than a hundred levels, or keys of several types in one dict.
     """
-    level = [value]
+    level, values = [value], _ordered_values if orders_keys else _values
     for _ in range(MOST_LEVELS):
-        level = [part for item in level if isinstance(item, nests) for part in (item.values() if isinstance(item, dict) else item)]
+        level = [part for item in level if isinstance(item, nests) for part in (values(item, what) if isinstance(item, dict) else item)]
         if not level:
             return
     raise InvalidArgumentError(f"{what} are nested more than {MOST_LEVELS} levels deep; expected a few levels of tuples and dicts")
 
 
-def require_arguments(args: Any, kwargs: Any, of: str) -> None:
+def _values(given: Any, what: str) -> Any:
+    return given.values()
+
+
+def _ordered_values(given: Any, what: str) -> Any:
+    """The values of a dict, whose keys have an order if it is one of those that JAX takes apart by it."""
+    if type(given) in (dict, defaultdict):
+        try:
+            sorted(given)
+        except TypeError as error:
+            keys = list(given)[:MOST_SHOWN]
+            raise InvalidArgumentError(
+                f"{what} have a dict with the keys {keys!r}, which have no order ({error}). Give keys of one type, such as strings."
+            ) from None
+    return given.values()
+
+
+def require_arguments(args: Any, kwargs: Any, of: str, orders_keys: bool = True) -> None:
     """Refuse what cannot be the arguments of a call.
 
     Args:
         args: should be a list or a tuple.
         kwargs: should be a dict, or None.
         of: what is called, for the message.
+        orders_keys: as of `require_shallow`.
 
     Raises:
-        InvalidArgumentError: they are not, or are nested too deeply.
+        InvalidArgumentError: they are not, or as `require_shallow`.
 
     Example:
         >>> require_arguments((1, 2), None, "strategy.run")
@@ -195,7 +216,7 @@ def require_arguments(args: Any, kwargs: Any, of: str) -> None:
         raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
     if not isinstance(kwargs, (dict, type(None))):
         raise InvalidArgumentError(f"kwargs must be a dict from name to argument; got {type(kwargs).__name__}. Write kwargs={{'x': x}}.")
-    require_shallow((args, kwargs), f"the arguments of {of}")
+    require_shallow((args, kwargs), f"the arguments of {of}", orders_keys=orders_keys)
 
 
 def require_function(fn: object, of: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.arguments import flag, name_of_function, whole_number, word_of
+from simdist.arguments import flag, name_of_function, require_shallow, whole_number, word_of
 
 
 @pytest.mark.parametrize("value", [True, np.True_, np.array(True), jnp.asarray(True)], ids=lambda value: type(value).__name__)
@@ -77,3 +78,18 @@ def test_a_function_of_which_no_line_would_run_is_refused(taken_by: str, fn: Any
     }
     with pytest.raises(TypeError, match=f"{taken_by} takes a function that runs when it is called; (yields|waits) is a"):
         takes[taken_by](fn)
+
+
+def test_a_dict_whose_keys_have_no_order_is_refused_where_jax_would_take_it_apart() -> None:
+    mixed = {1: 0.0, "a": 0.0}
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})))
+    for refused in (
+        lambda: coordinator.schedule(print, args=([mixed],)),
+        lambda: coordinator.fetch(mixed),
+        lambda: sd.MirroredStrategy(devices=2).run(lambda x: x, args=(mixed,)),
+    ):
+        with pytest.raises(sd.errors.InvalidArgumentError, match=r"the keys \[1, 'a'\], which have no order"):
+            refused()
+    for fits in (OrderedDict(mixed), Counter([1, "a"])):
+        require_shallow(fits, "values")
+    sd.Cluster({"worker": 1}).launch(lambda given: given, args=(mixed,)).join()

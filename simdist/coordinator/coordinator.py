@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import jax
 
-from simdist.arguments import flag, require_arguments, require_function
+from simdist.arguments import flag, require_arguments, require_function, require_shallow
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.closure import Closure, new_closure
 from simdist.coordinator.closure_states import ClosureAction
@@ -221,6 +221,7 @@ class ClusterCoordinator:
 
     def fetch(self, val: Any) -> Any:
         """A structure with each `RemoteValue` replaced by its value."""
+        require_shallow(val, "the values of fetch")
         return jax.tree_util.tree_map(lambda x: x.fetch() if isinstance(x, RemoteValue) else x, val)
 
     def create_per_worker_dataset(self, dataset_fn: object, resume: bool = False) -> PerWorkerDataset:

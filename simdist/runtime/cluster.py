@@ -262,7 +262,7 @@ class Cluster:
         """
         self.engine.require_usable("launch was called")
         require_function(main, "launch")
-        require_arguments(args, None, "launch")
+        require_arguments(args, None, "launch", orders_keys=False)
         if restart not in ("never", "always"):
             raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
         jobs = _jobs(job)
