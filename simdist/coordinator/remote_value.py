@@ -6,6 +6,7 @@ Taught in lesson 07.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
+from types import TracebackType
 from typing import Any, Literal, NoReturn, cast
 
 import jax
@@ -38,6 +39,7 @@ class Result:
         self.stepped: StepResult | None = None
         self.plain: object = None
         self.error: BaseException | None = None
+        self._traceback: TracebackType | None = None
         self.ended: Callable[[Result], None] | None = None
 
     def take(self, value: object) -> None:
@@ -50,6 +52,7 @@ class Result:
     def end(self, error: BaseException | None) -> None:
         """The closure has ended, well or with this error; the callers that wait go on."""
         self.error = error
+        self._traceback = None if error is None else error.__traceback__
         self.ready.open()
         if self.ended is not None:
             self.ended(self)
@@ -60,7 +63,7 @@ class Result:
             self.require_end(self.number)
             self.ready.wait(f"closure {self.number}")
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(self._traceback)  # otherwise it would keep the frames of all who have asked
 
     def value(self) -> object:
         """The whole result, with numpy arrays."""
@@ -143,8 +146,23 @@ class RemoteValue:
         return value
 
     def get(self) -> Any:
-        """The value with JAX arrays on the chief; waits until it is there."""
-        return jax.tree_util.tree_map(jax.numpy.asarray, self.fetch())
+        """The value with JAX arrays on the chief; waits until it is there.
+
+        Raises:
+            TypeError: there is something in it of which JAX has no array, such as a text.
+        """
+        return jax.tree_util.tree_map(self._on_chief, self.fetch())
+
+    def _on_chief(self, leaf: Any) -> jax.Array:
+        try:
+            if not isinstance(leaf, (str, bytes)):
+                return jax.numpy.asarray(leaf)
+        except TypeError:
+            pass
+        raise TypeError(
+            f"get() of {self!r} gives arrays of JAX, and there is none of {type(leaf).__name__}, which its function returned. Take "
+            "fetch(), which gives what was returned."
+        )
 
     @property
     def state(self) -> Literal["pending", "ready", "failed"]:

@@ -124,3 +124,20 @@ def test_a_remote_value_is_no_argument_of_another_closure(coordinator: sd.Cluste
     value = coordinator.schedule(lambda: 1)
     with pytest.raises(sd.errors.InvalidArgumentError, match=r"Fetch it first: schedule\(fn, args=\(value.fetch\(\),\)\)"):
         coordinator.schedule(print, args=({"nested": [value]},))
+
+
+def test_what_is_no_array_is_fetched_and_not_got(coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(lambda: {"name": "a", "loss": 1.0})
+    with pytest.raises(TypeError, match=r"get\(\) of RemoteValue\(closure 0, ready\) .* none of str.* fetch\(\)"):
+        value.get()
+    assert float(value["loss"].get()) == 1.0 and value.fetch()["name"] == "a"
+
+
+def test_an_error_that_is_fetched_again_and_again_keeps_no_frames_of_those_who_asked(coordinator: sd.ClusterCoordinator) -> None:
+    value = coordinator.schedule(lambda: 1 / 0)
+    lengths: set[int] = set()
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError) as caught:
+            value.fetch()
+        lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
