@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -264,3 +266,13 @@ def test_play_without_a_running_loop_says_so(monkeypatch: pytest.MonkeyPatch) ->
     messages = listen(lab, monkeypatch)
     click(lab, "play")
     assert "event loop" in messages[-1]["error"] and lab.state["state"] == "paused"
+
+
+@pytest.mark.parametrize("kind", [Lab, FaultConsole])
+def test_widget_that_is_closed_is_not_kept(kind: type[SessionWidget]) -> None:
+    widget = kind(naps, sd.Cluster({"worker": 1}))
+    known = weakref.ref(widget)
+    widget.close()
+    del widget
+    gc.collect()
+    assert known() is None

@@ -21,7 +21,6 @@ import anywidget
 from simdist.extras import needs
 from simdist_widgets.host_page import export_page
 
-STATIC = Path(__file__).parent / "static"
 PICTURES = "SIMDIST_STATIC_PICTURES"
 
 

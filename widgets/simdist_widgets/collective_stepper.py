@@ -17,9 +17,10 @@ from simdist.arguments import number, whole_number
 from simdist.collectives.base import Algorithm, Schedule
 from simdist.errors import InvalidArgumentError
 from simdist_widgets import collective_text as text
-from simdist_widgets.base import STATIC, BaseWidget
+from simdist_widgets.base import BaseWidget
 from simdist_widgets.collective_data import encode
 from simdist_widgets.collective_figure import collective_figure
+from simdist_widgets.host_page import text_of
 
 MOST_CHUNKS = 4096  # of all ranks together: smaller ones cannot be seen
 MOST_BITS = 64_000_000  # moments x ranks x chunks x contributors
@@ -51,8 +52,8 @@ class CollectiveStepper(BaseWidget):
 
     page_name = "collective_stepper"
     page_traits = ("header", "data", "step")
-    _esm = STATIC / "collective_stepper.js"
-    _css = STATIC / "collective_stepper.css"
+    _esm = text_of("collective_stepper.js")
+    _css = text_of("collective_stepper.css")
 
     header = traitlets.Dict().tag(sync=True)
     data = traitlets.Bytes().tag(sync=True)

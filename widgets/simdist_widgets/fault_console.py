@@ -5,7 +5,7 @@ Taught in lesson 12.
 
 from __future__ import annotations
 
-from simdist_widgets.base import STATIC
+from simdist_widgets.host_page import text_of
 from simdist_widgets.session_widget import SessionWidget
 
 __all__ = ["FaultConsole"]
@@ -29,5 +29,5 @@ class FaultConsole(SessionWidget):
     """
 
     page_name = "fault_console"
-    _esm = STATIC / "fault_console.js"
-    _css = STATIC / "fault_console.css"
+    _esm = text_of("fault_console.js")
+    _css = text_of("fault_console.css")

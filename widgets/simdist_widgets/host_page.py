@@ -99,10 +99,10 @@ def export_page(path: str | Path, title: str, sections: Iterable[tuple[str, Any]
 
 def _page(title: str, body: str, widgets: set[str]) -> str:
     styles = ["page.css"] * bool(widgets) + [f"{name}.css" for name in sorted(widgets & OWN_STYLE)]
-    style = PAGE_STYLE + "".join(map(_static, styles))
+    style = PAGE_STYLE + "".join(map(text_of, styles))
     parts = {part for name in widgets for part in PARTS.get(name, ())}
     scripts = [*sorted(parts), *sorted(widgets - parts)]  # the parts of a widget before itself
-    script = f"<script>{''.join(_static(f'page_{name}.js') for name in scripts)}</script>\n" if widgets else ""
+    script = f"<script>{''.join(text_of(f'page_{name}.js') for name in scripts)}</script>\n" if widgets else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -111,7 +111,11 @@ def _page(title: str, body: str, widgets: set[str]) -> str:
     )
 
 
-def _static(name: str) -> str:
+def text_of(name: str) -> str:
+    """The text of a file of the front end.
+
+    A class of widgets has texts: of a path anywidget keeps all widgets of the class for ever, to tell them when the file changes.
+    """
     return (STATIC / name).read_text(encoding="utf-8")
 
 

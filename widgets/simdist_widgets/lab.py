@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import traitlets
 
-from simdist_widgets.base import STATIC
-from simdist_widgets.host_page import PARTS
+from simdist_widgets.host_page import PARTS, text_of
 from simdist_widgets.lab_table import as_text, line_of
 from simdist_widgets.session_widget import SessionWidget
 
@@ -46,15 +45,15 @@ class Lab(SessionWidget):
     """
 
     page_name = "lab"
-    _esm = STATIC / "lab.js"
-    _css = STATIC / "lab.css"
+    _esm = text_of("lab.js")
+    _css = text_of("lab.css")
 
     scripts = traitlets.Dict().tag(sync=True)
     """The texts of the bundles that the Lab's own script loads: a script of a widget cannot import another one."""
 
     @traitlets.default("scripts")
     def _texts_of_parts(self) -> dict[str, str]:
-        return {name: (STATIC / f"{name}.js").read_text(encoding="utf-8") for name in PARTS["lab"]}
+        return {name: text_of(f"{name}.js") for name in PARTS["lab"]}
 
     def script(self, messages: list[dict[str, Any]]) -> None:
         """Do what clicks would do, and print a table of it that is the same on every machine: with the error of a program that fails.

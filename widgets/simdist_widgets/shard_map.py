@@ -15,8 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import traitlets
 
-from simdist_widgets.base import STATIC, BaseWidget
+from simdist_widgets.base import BaseWidget
 from simdist_widgets.heat_map import HEAT_MAP_FROM, color_cells, heat_figure, heat_map
+from simdist_widgets.host_page import text_of
 from simdist_widgets.shard_colors import checked_color_by, color_shards, traffic_of
 from simdist_widgets.shard_figure import KIND_COLORS, balance_text, shard_figure
 
@@ -86,8 +87,8 @@ class ShardMap(BaseWidget):
 
     page_name = "shard_map"
     page_traits = ("header",)
-    _esm = STATIC / "shard_map.js"
-    _css = STATIC / "shard_map.css"
+    _esm = text_of("shard_map.js")
+    _css = text_of("shard_map.css")
 
     header = traitlets.Dict().tag(sync=True)
 

@@ -14,7 +14,8 @@ import traitlets
 
 from simdist.trace import Trace
 from simdist.trace.plots import timeline
-from simdist_widgets.base import STATIC, BaseWidget
+from simdist_widgets.base import BaseWidget
+from simdist_widgets.host_page import text_of
 from simdist_widgets.shown_time import checked_view_s
 from simdist_widgets.trace_bytes import encode
 
@@ -49,8 +50,8 @@ class Timeline(BaseWidget):
 
     page_name = "timeline"
     page_traits = ("header", "data", "view_s")
-    _esm = STATIC / "timeline.js"
-    _css = STATIC / "timeline.css"
+    _esm = text_of("timeline.js")
+    _css = text_of("timeline.css")
 
     header = traitlets.Dict().tag(sync=True)
     data = traitlets.Bytes().tag(sync=True)

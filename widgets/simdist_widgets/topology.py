@@ -13,7 +13,8 @@ from simdist.extras import needs
 from simdist.runtime.cluster import Cluster
 from simdist.session import Session
 from simdist.session.present import task_states
-from simdist_widgets.base import STATIC, BaseWidget
+from simdist_widgets.base import BaseWidget
+from simdist_widgets.host_page import text_of
 from simdist_widgets.lab_state import moment_of
 from simdist_widgets.session_widget import layout_and_forms
 
@@ -40,8 +41,8 @@ class Topology(BaseWidget):
 
     page_name = "topology"
     page_traits = ("layout_of_cluster", "state")
-    _esm = STATIC / "topology.js"
-    _css = STATIC / "topology.css"
+    _esm = text_of("topology.js")
+    _css = text_of("topology.css")
 
     layout_of_cluster = traitlets.Dict().tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
