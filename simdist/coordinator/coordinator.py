@@ -41,13 +41,14 @@ from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
 from simdist.runtime.work import Handle
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
+from simdist.uncopied import Uncopied
 
 __all__ = ["ClusterCoordinator"]
 
 DEFAULTS = CoordinatorOptions()
 
 
-class ClusterCoordinator:
+class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
     """Runs functions on the workers of a parameter-server strategy; one for each strategy.
 
     Args:

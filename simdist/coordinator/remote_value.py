@@ -15,6 +15,7 @@ import numpy as np
 from simdist.errors import NotFoundError
 from simdist.runtime.base import Engine
 from simdist.runtime.work import StepResult
+from simdist.uncopied import Uncopied
 
 __all__ = ["RemoteValue", "Result"]
 
@@ -73,7 +74,7 @@ class Result:
         return self.stepped.value(self.engine)
 
 
-class RemoteValue:
+class RemoteValue(Uncopied, instead="Take its number, fetch(), which can, and cluster.trace for what happened."):
     """The result of a closure, or a part of it. Made by `ClusterCoordinator.schedule`.
 
     Its `fetch` waits for the closure; to look at the number takes no virtual time. What a step returns is known only when a worker has
@@ -170,17 +171,6 @@ class RemoteValue:
         if not self._result.ready.is_open:
             return "pending"
         return "ready" if self._result.error is None else "failed"
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied.
-
-        Raises:
-            TypeError: always.
-        """
-        raise TypeError(
-            "A RemoteValue cannot be pickled or copied: a simulated cluster lives in this process. Take its number, fetch(), which "
-            "can, and cluster.trace for what happened."
-        )
 
     def __float__(self) -> float:
         return float(self.fetch())

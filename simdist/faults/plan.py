@@ -7,7 +7,7 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 from simdist.errors import InvalidArgumentError
@@ -115,10 +115,11 @@ class FaultPlan(PlansOfTasks, PlansOfMessages):
         Raises:
             InvalidArgumentError: it is no such text, or has a kind, a figure or a version that is not known.
         """
-        plan = FaultPlan()
-        for fault in faults_from_json(text):
-            plan.add(fault)
-        return plan
+        return _plan_of(faults_from_json(text))
+
+    def __reduce__(self) -> tuple[Callable[..., FaultPlan], tuple[list[Fault]]]:
+        """A copy has the same faults once more, none of which has fired; that of ``cluster.faults`` too belongs to no cluster."""
+        return _plan_of, ([copy_of(fault) for fault in self.planned],)
 
     def _check(self, fault: Fault) -> None:
         """Refuse what cannot be planned."""
@@ -130,6 +131,13 @@ class FaultPlan(PlansOfTasks, PlansOfMessages):
 
     def _repr_html_(self) -> str:
         return as_html(rows_of(self.planned, self.state))
+
+
+def _plan_of(faults: Iterable[Fault]) -> FaultPlan:
+    plan = FaultPlan()
+    for fault in faults:
+        plan.add(fault)
+    return plan
 
 
 def require_plannable(fault: Fault) -> None:

@@ -30,6 +30,7 @@ from simdist.runtime.simulated.world import World
 from simdist.runtime.unfinished import warn_of_unfinished
 from simdist.runtime.work import LaunchedRun, running_closure
 from simdist.trace import Trace
+from simdist.uncopied import Uncopied
 
 __all__ = ["Cluster", "begin_with", "for_others", "newest_cluster"]
 
@@ -66,7 +67,7 @@ class _ResolverOfCluster(SimpleClusterResolver):
         self.cluster = cluster
 
 
-class Cluster:
+class Cluster(Uncopied, instead="Take cluster.trace, which can, or cluster.fresh() for a new cluster of the same kind."):
     """A cluster: tasks, a network and a clock, simulated and deterministic, with real numbers. Or the tasks alone, without time.
 
     Args:
@@ -209,17 +210,6 @@ class Cluster:
         if self._kind == "in_process":
             return Cluster(self.spec, seed, network=self.network, engine="in_process", isolated=self.isolated)
         return Cluster(self.spec, seed, self.hardware, self.network, self.numerics, self.jax_devices, disks=self.disks)
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuse to be pickled or copied.
-
-        Raises:
-            TypeError: always.
-        """
-        raise TypeError(
-            "A Cluster cannot be pickled or copied: a simulated cluster lives in this process. Take cluster.trace, which can, or "
-            "cluster.fresh() for a new cluster of the same kind."
-        )
 
     def directory(self, name: str, task: str | None = None) -> str:
         """A directory on a disk of this cluster; it is deleted when the cluster is closed.

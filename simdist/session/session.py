@@ -19,6 +19,7 @@ from simdist.session.goals import Moment, UntilEvents, UntilSecond, goal_of
 from simdist.session.run import Goal, Program, ProgramRun, require_no_faults
 from simdist.simulation.fiber import current_fiber
 from simdist.trace import Trace
+from simdist.uncopied import Uncopied
 
 __all__ = ["Session"]
 
@@ -26,7 +27,7 @@ __all__ = ["Session"]
 EVENTS_OF_A_FRAME = 500
 
 
-class Session:
+class Session(Uncopied, instead="session.fork(session.now) is another one, and sd.share(session) a text of it."):
     """A program on a virtual cluster, under control: pause it, break it, rewind it, fork it.
 
     The program is ordinary code and runs as in a cell. To the end and without commands it has the trace and the numbers of

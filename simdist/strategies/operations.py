@@ -28,6 +28,7 @@ from simdist.program.tracing import active_tracer
 from simdist.strategies import context, reduction
 from simdist.strategies.communication import CommunicationOptions
 from simdist.strategies.reduction import ReduceOp, reduce_op_of
+from simdist.uncopied import Uncopied
 from simdist.variables.handles import own_variable
 
 __all__ = ["ReplicaOperations"]
@@ -35,7 +36,7 @@ __all__ = ["ReplicaOperations"]
 T = TypeVar("T")
 
 
-class ReplicaOperations:
+class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes the values of its variables along."):
     """The part of `Strategy` that concerns functions and values of replicas."""
 
     store: Any

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import simdist as sd
 from faults.fake_effects import FakeEffects
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
+from simdist.faults.plan import FaultPlan
 from simdist.faults.process import Crash, Slow
 from simdist.faults.schedule import Faults
 from simdist.faults.triggers import Trigger
@@ -179,3 +183,17 @@ def test_what_was_refused_may_be_planned_where_it_makes_sense(faults: Faults) ->
 def test_something_else_than_a_fault_is_refused(faults: Faults) -> None:
     with pytest.raises(TypeError, match=r"add takes a fault.*got dict"):
         faults.add({"kind": "crash"})  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda plan: pickle.loads(pickle.dumps(plan))])
+def test_copy_of_a_plan_is_a_plan_of_its_own(copied: Callable[[FaultPlan], FaultPlan]) -> None:
+    cluster = sd.Cluster({"worker": 2})
+    crash = cluster.faults.crash("worker:1", at=1.0)
+    sd.sleep(2.0, cluster)
+    assert crash.fired
+    other = copied(cluster.faults)
+    assert type(other) is FaultPlan and other.to_json() == cluster.faults.to_json()
+    assert [other.state(fault) for fault in other] == ["pending"]
+    other.slow("worker:0", 2.0, at=3.0)
+    assert (len(other), len(cluster.faults)) == (2, 1)
+    cluster.fresh().faults.extend(other)
