@@ -87,7 +87,11 @@ class AdoptedVariable(keras.Variable, Adopted):
         synchronization, aggregation = _roles(self, np.issubdtype(np.asarray(value).dtype, np.floating))
         with opened(self.simdist_scope):
             own = Variable(
-                jnp.asarray(value), name=self.path, trainable=self._trainable, synchronization=synchronization, aggregation=aggregation
+                jnp.asarray(snapshot(value)),
+                name=self.path,
+                trainable=self._trainable,
+                synchronization=synchronization,
+                aggregation=aggregation,
             )
         own.keras_variable = self
         self.simdist_variable = own
@@ -126,6 +130,10 @@ class AdoptedVariable(keras.Variable, Adopted):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.array(self.value, dtype, copy=copy)
+
+    def _convert_to_tensor(self, value: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """An array of JAX, as Keras makes it of what is assigned; no memory of the caller's, who may write to it again."""
+        return super()._convert_to_tensor(snapshot(value), dtype)
 
     @property
     def is_seed(self) -> bool:

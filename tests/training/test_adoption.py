@@ -36,3 +36,17 @@ def test_a_weight_that_this_machine_cannot_hold_is_refused_before_xla_ends_the_p
         small = plain.layers.Embedding(10, 4)
         small.build()
     assert [variable.shape for variable in strategy.variables] == [(10, 4)]
+
+
+def test_an_array_that_was_assigned_may_be_written_to_again() -> None:
+    memory = np.empty(64 + 16, np.float32)
+    start = -memory.ctypes.data % 64 // 4  # where XLA takes an array as it is, and copies nothing
+    array = memory[start : start + 64].reshape(64, 1)
+    with sd.MirroredStrategy(2).scope():
+        layer = sd.keras.layers.Dense(1, use_bias=False)
+        layer.build((None, 64))
+    for assign in (layer.kernel.assign, lambda value: layer.set_weights([value])):
+        array[:] = 1.0
+        assign(array)
+        array[:] = 9.0
+        assert np.unique(layer.kernel.numpy()).tolist() == [1.0]
