@@ -29,7 +29,7 @@ from simdist.strategies.base import Strategy
 from simdist.training.adoption import AdoptedVariable
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.missing_rows import MissingRows
-from simdist.training.step import only_finite
+from simdist.training.step import only_finite, weighed_state
 from simdist.variables.aggregation import VariableAggregation
 from simdist.variables.gradients import value_and_grad
 from simdist.variables.keras_objects import is_keras_optimizer
@@ -150,7 +150,7 @@ class BuiltModel:
                 loss = jnp.sum(self._call(batch).loss) * weight
             return (optimizer.wrapped.scale_loss(loss) if is_keras_optimizer(optimizer.wrapped) else loss), loss
 
-        with only_finite(not rows):
+        with only_finite(not rows), weighed_state(weight):
             (_, loss), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
         if not rows:
             # What flows back from a mean over nothing is no number.

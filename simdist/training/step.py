@@ -29,7 +29,17 @@ from simdist.variables.keras_objects import KerasVariable, core_of, trained_vari
 from simdist.variables.optimizer import Optimizer, as_variable
 from simdist.variables.overwriting import gradient_without_rows
 
-__all__ = ["Example", "build", "eager_where_asked", "finish", "only_finite", "prepare_optimizer", "require_same_variables", "train_step_of"]
+__all__ = [
+    "Example",
+    "build",
+    "eager_where_asked",
+    "finish",
+    "only_finite",
+    "prepare_optimizer",
+    "require_same_variables",
+    "train_step_of",
+    "weighed_state",
+]
 
 
 class Example(Protocol):

@@ -92,6 +92,24 @@ def test_means_of_masked_steps_are_those_of_the_global_batch_also_where_a_replic
     assert trained(tmp_path, lambda: sd.Dataset.from_tensor_slices((IDS, labels)).batch(2), masked) == pytest.approx(found, abs=1e-6)
 
 
+def test_state_of_layers_with_a_mean_counts_replicas_by_their_rows(tmp_path: Path) -> None:
+    class Moving(keras.layers.Layer):
+        def build(self, input_shape: Any) -> None:
+            mean: dict[str, Any] = {"aggregation": "mean"}
+            self.mean: Any = self.add_weight(shape=(), initializer="zeros", trainable=False, name="mean", **mean)
+
+        def call(self, x: Any) -> Any:
+            self.mean.assign((self.mean + keras.ops.mean(x)) / 2)
+            return x
+
+    def moving(features: Any, labels: Any, mode: str) -> EstimatorSpec:
+        return model_fn({"x": Moving(name="moving")(features["x"])}, labels, mode)
+
+    of_four = config(tmp_path, train_distribute=sd.MirroredStrategy(4))  # in its only step they have 2, 2, 1 and 0 rows
+    found = Estimator(moving, config=of_four).train(line(5, 2)).get_variable_value("moving/mean")
+    assert float(found) == pytest.approx(X[:5].mean() / 2, abs=1e-6)
+
+
 @pytest.mark.parametrize("other", [np.ones(1), np.float32(1)], ids=["one", "a number"])
 def test_metrics_of_an_evaluation_count_every_row_once(tmp_path: Path, other: Any) -> None:
     for strategy in (None, sd.MirroredStrategy(2)):
