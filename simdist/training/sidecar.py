@@ -194,7 +194,8 @@ class SidecarEvaluator:
 
     def _evaluate(self, path: Path) -> None:
         if not self.model.built:
-            self._logs(steps=1)  # weights need variables, which are made for the shape of a batch
+            # Weights need variables, which are made for the shape of a batch; of no evaluation, so no callback hears of it.
+            self.model.evaluate(self.data, steps=1, verbose=0, callbacks=None, return_dict=True)
         self._seen[path] = _content_of(path)  # as it is loaded: time has passed since it was found
         try:
             self._load(path)
@@ -203,10 +204,8 @@ class SidecarEvaluator:
                 raise
             warnings.warn(f"SidecarEvaluator passes over {str(path)!r}: {type(error).__name__}: {error}", stacklevel=4)
             return
-        self.evaluations.append(Evaluation(path, self._logs(self.steps)))
-
-    def _logs(self, steps: int | None) -> dict[str, Any]:
-        return self.model.evaluate(self.data, steps=steps, verbose=0, callbacks=self.callbacks, return_dict=True)
+        logs = self.model.evaluate(self.data, steps=self.steps, verbose=0, callbacks=self.callbacks, return_dict=True)
+        self.evaluations.append(Evaluation(path, logs))
 
     def _load(self, path: Path) -> None:
         if not path.exists():

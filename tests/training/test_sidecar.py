@@ -183,8 +183,12 @@ def test_a_model_of_a_whole_file_may_be_built_by_its_first_batch(tmp_path: Path)
             models[-1].compile("sgd", "mse")
     models[0].fit(X, Y, verbose=0)
     models[0].save(tmp_path / "1.keras")
-    (found,) = sd.SidecarEvaluator(models[1], DATA, tmp_path, max_evaluations=1).start()
+    heard: list[float] = []
+    callback = keras.callbacks.LambdaCallback()
+    callback.on_test_end = lambda logs=None: heard.append((logs or {})["loss"])
+    (found,) = sd.SidecarEvaluator(models[1], DATA, tmp_path, max_evaluations=1, callbacks=[callback]).start()
     assert found.logs["loss"] == pytest.approx(models[0].evaluate(DATA, verbose=0), rel=1e-6)
+    assert heard == [found.logs["loss"]]  # and nothing of the batch that has built it
 
 
 def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
