@@ -52,8 +52,8 @@ class Runner(Protocol):
         """Take steps until one more is done; no more than `limit` are under way. How many were done: 1, or 0 where the data end."""
         ...
 
-    def finish(self) -> int:
-        """Wait for the steps that were begun; how many were done since `advance`."""
+    def finish(self) -> None:
+        """Wait for the steps that were begun."""
         ...
 
     def leave(self) -> None:
@@ -92,8 +92,8 @@ class ReplicaRunner:
             return 0
         return 1
 
-    def finish(self) -> int:
-        return 0
+    def finish(self) -> None:
+        """Each step is over when it has been taken."""
 
     def leave(self) -> None:
         """Each step is over when it has been taken."""
@@ -140,11 +140,9 @@ class WorkerRunner:
             self._under_way.append(self.coordinator.schedule_steps(step, (self.iterator,), {}, 1))
         return self._follow()
 
-    def finish(self) -> int:
-        done = 0
+    def finish(self) -> None:
         while self._under_way:
-            done += self._follow()
-        return done
+            self._follow()
 
     def leave(self) -> None:
         self.coordinator.leftovers.leave(self._under_way)

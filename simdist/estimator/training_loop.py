@@ -176,11 +176,15 @@ class TrainingLoop:
             self.step += 1
             self._report()
             if self._saves and self._all_save.is_due(self.step, self._engine.now):
-                self.step += self.runner.finish()
+                self._finish()
                 self._save()
+        self._finish()
+        self._end()
+
+    def _finish(self) -> None:
+        """Wait for the steps that were begun, and ask the model how many it has seen: where data have ended, some were done unheard."""
         self.runner.finish()
         self.step = int(self.model.global_step.numpy())
-        self._end()
 
     def _end(self) -> None:
         if self._saves and self.step != self._saving.last_step:

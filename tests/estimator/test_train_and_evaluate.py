@@ -13,6 +13,7 @@ import simdist as sd
 from estimators import X, Y, descended, input_fn, regressor, sharing_input_fn, weights
 from sampling import sampled
 from simdist.errors import InvalidArgumentError
+from simdist.estimator.saved_steps import saved_values, step_of
 
 EVAL = sd.estimator.EvalSpec(input_fn(16, endless=False), steps=None, start_delay_secs=0.001, throttle_secs=0)
 
@@ -91,6 +92,17 @@ def test_with_parameter_servers_the_data_of_a_worker_end_the_training(tmp_path: 
     assert 3 <= steps <= 6  # each worker has three batches; when one has no more, what the other was about to do is dropped
     estimator.train(sharing_input_fn(8), steps=2)  # the coordinator goes on
     assert estimator.get_variable_value("global_step") == steps + 2
+
+
+def test_a_checkpoint_on_the_way_has_the_steps_in_its_name_also_where_the_data_of_one_worker_end(tmp_path: Path) -> None:
+    def input_of_two_lengths(input_context: sd.InputContext) -> sd.Dataset:
+        return input_fn(8, endless=False)().take(2 + 2 * input_context.input_pipeline_id)
+
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}))
+    regressor(tmp_path, train_distribute=strategy, save_checkpoints_secs=1e-5).train(input_of_two_lengths)
+    paths = sorted(str(path) for path in tmp_path.glob("model.ckpt-*") if path.is_dir())
+    assert len(paths) == 2  # of the beginning and of the end, which is where the first step was: all others were under way
+    assert all(saved_values(path)["global_step"] == step_of(path) for path in paths)
 
 
 def test_with_parameter_servers_a_step_that_fails_is_the_error_of_the_training(tmp_path: Path) -> None:
