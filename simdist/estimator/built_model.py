@@ -26,7 +26,6 @@ from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context
 from simdist.strategies.base import Strategy
-from simdist.training.adoption import AdoptedVariable
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.missing_rows import MissingRows
 from simdist.training.step import only_finite, weighed_state
@@ -124,7 +123,7 @@ class BuiltModel:
         """What a checkpoint keeps of the model_fn's layers, by name; an optimizer is saved as such, and metrics and keys begin anew."""
         found: dict[str, keras.Variable] = {}
         for variable in self.variables.of_layers:
-            if not (variable.is_seed or _is_of_optimizer(variable)):
+            if not variable.is_seed:
                 equal = sum(name == variable.path or name.startswith(f"{variable.path}_of_") for name in found)
                 found[f"{variable.path}_of_{equal}" if equal else variable.path] = variable
         return found
@@ -197,8 +196,3 @@ class BuiltModel:
         """Let the metrics count from the beginning."""
         for metric in self.metrics.values():
             metric.reset_state()
-
-
-def _is_of_optimizer(variable: AdoptedVariable) -> bool:
-    """Whether a variable belongs to an optimizer, which a model_fn may make in every mode."""
-    return variable.aggregation == "only_first_replica" and variable.name in ("iteration", "learning_rate")

@@ -42,7 +42,7 @@ class CreatedVariables:
 
     Attributes:
         all: as they were created, in order; Keras' variables, which a strategy has adopted.
-        of_layers: those of them that no metric of Keras has made.
+        of_layers: those of them that no metric and no optimizer of Keras has made, which model_fn may make in every mode.
     """
 
     def __init__(self, seed: int) -> None:
@@ -94,7 +94,7 @@ class CreatedVariables:
                 construct(variable, initializer, *args, **options)
             assert isinstance(variable, AdoptedVariable)
             self.all.append(variable)
-            if not _is_made_by_a_metric():
+            if not _is_made_by(keras.Metric, keras.optimizers.Optimizer):
                 self.of_layers.append(variable)
             return
         if self._number >= len(self.all):
@@ -142,9 +142,9 @@ class _MadeAgain(AdoptedVariable):
 _open: TaskLocal[CreatedVariables | None] = TaskLocal(lambda: None)
 
 
-def _is_made_by_a_metric() -> bool:
-    """Whether one of the scopes of names that are open is that of a metric, which opens one when it makes a variable."""
-    return any(isinstance(scope.caller, keras.Metric) for scope in global_state.get_global_attribute("name_scope_stack") or ())
+def _is_made_by(*kinds: type) -> bool:
+    """Whether one of the scopes of names that are open is of such an object: metrics and optimizers open one when they make a variable."""
+    return any(isinstance(scope.caller, kinds) for scope in global_state.get_global_attribute("name_scope_stack") or ())
 
 
 def _nothing(shape: tuple[int, ...], dtype: Any = None, **_: Any) -> np.ndarray[Any, Any]:

@@ -153,6 +153,16 @@ def test_what_was_made_before_is_used_but_not_trained() -> None:
         built(lambda x: outside(x) + keras.layers.Dense(1)(x))
 
 
+def test_a_variable_of_a_layer_is_saved_also_where_it_is_called_as_one_of_an_optimizer() -> None:
+    def layers(x: Any) -> Any:
+        seen = keras.Variable(0.0, trainable=False, name="iteration", aggregation="only_first_replica")
+        seen.assign_add(1.0)
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam())
+        return keras.layers.Dense(1)(x)
+
+    assert list(names(built(layers))) == ["iteration", "dense/kernel", "dense/bias"]
+
+
 def test_metrics_and_optimizers_are_no_part_of_the_saved_variables() -> None:
     def layers(x: Any) -> Any:
         keras.metrics.MeanSquaredError().update_state(x, x)
