@@ -31,7 +31,7 @@ from simdist.training.missing_rows import MissingRows
 from simdist.training.step import only_finite, weighed_state
 from simdist.variables.aggregation import VariableAggregation
 from simdist.variables.gradients import value_and_grad
-from simdist.variables.keras_objects import is_keras_optimizer
+from simdist.variables.keras_objects import core_of, is_keras_optimizer
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.variable import Variable
 
@@ -110,6 +110,7 @@ class BuiltModel:
                 "model_fn has made no trainable variable. Make layers, or weights, in model_fn itself: what was made before it is called "
                 "belongs to no checkpoint."
             )
+        _require_no_last_averages(optimizer)
         optimizer.build(self.trainable_variables)
         return optimizer
 
@@ -196,3 +197,18 @@ class BuiltModel:
         """Let the metrics count from the beginning."""
         for metric in self.metrics.values():
             metric.reset_state()
+
+
+def _require_no_last_averages(optimizer: Optimizer) -> None:
+    """Refuse moving averages that only the end of a training would take over.
+
+    Raises:
+        InvalidArgumentError: there are some.
+    """
+    core = core_of(optimizer.wrapped) if is_keras_optimizer(optimizer.wrapped) else None
+    if core is not None and core.use_ema and core.ema_overwrite_frequency is None:
+        raise InvalidArgumentError(
+            f"The train_op, {core.name!r}, has use_ema=True and no ema_overwrite_frequency. Then fit gives the weights their averages at "
+            "the end of a training, and an Estimator goes on from checkpoint to checkpoint without an end. Give an "
+            "ema_overwrite_frequency, which does so every so many steps, or leave use_ema out."
+        )

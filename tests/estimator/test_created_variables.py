@@ -163,6 +163,15 @@ def test_a_variable_of_a_layer_is_saved_also_where_it_is_called_as_one_of_an_opt
     assert list(names(built(layers))) == ["iteration", "dense/kernel", "dense/bias"]
 
 
+def test_averages_that_nothing_would_ever_take_over_are_refused() -> None:
+    def model_fn(features: Any, labels: Any) -> sd.estimator.EstimatorSpec:
+        averaging = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(use_ema=True))
+        return sd.estimator.EstimatorSpec("train", None, jnp.mean(keras.layers.Dense(1)(features)), averaging)
+
+    with pytest.raises(InvalidArgumentError, match=r"use_ema=True and no ema_overwrite_frequency.*checkpoint to checkpoint"):
+        BuiltModel(sd.OneDeviceStrategy(), ModeKeys.TRAIN, model_fn, BATCH, 0)
+
+
 def test_metrics_and_optimizers_are_no_part_of_the_saved_variables() -> None:
     def layers(x: Any) -> Any:
         keras.metrics.MeanSquaredError().update_state(x, x)
