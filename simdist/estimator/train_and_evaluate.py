@@ -19,7 +19,7 @@ import logging
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, NotFoundError
 from simdist.estimator.estimator import Estimator
 from simdist.estimator.listeners import CheckpointSaverListener
 from simdist.estimator.specs import EvalSpec, MetricResults, TrainSpec
@@ -134,15 +134,30 @@ class _Evaluator:
         self._seen: str | None = None
 
     def evaluate(self) -> bool:
-        """Evaluate; False if there is no new checkpoint."""
-        path = self.estimator.latest_checkpoint()
-        if path in (None, self._seen):
-            log.info("There is no new checkpoint in %s yet.", self.estimator.model_dir)
-            return False
-        assert path is not None
+        """Evaluate; False if there is no new checkpoint. One that the training removes before it is read is passed over."""
+        while (path := self.estimator.latest_checkpoint()) not in (None, self._seen):
+            assert path is not None
+            results = self._results_of(path)
+            if results is not None:
+                self._export(path, results)
+                return True
+        log.info("There is no new checkpoint in %s yet.", self.estimator.model_dir)
+        return False
+
+    def _results_of(self, path: str) -> MetricResults | None:
+        """Those of a checkpoint; None where it is there no more."""
         spec = self.spec
-        self.results = self.estimator.evaluate(spec.input_fn, spec.steps, checkpoint_path=path, name=spec.name)
-        self.is_last = self.last_step is not None and self.results["global_step"] >= self.last_step
+        try:
+            return self.estimator.evaluate(spec.input_fn, spec.steps, checkpoint_path=path, name=spec.name)
+        except NotFoundError:
+            if Path(path).exists():
+                raise
+            log.info("The checkpoint %s was removed before it was read; a newer one takes its place.", path)
+            return None
+
+    def _export(self, path: str, results: MetricResults) -> None:
+        self.results = results
+        self.is_last = self.last_step is not None and results["global_step"] >= self.last_step
         self.exports = [
             exporter.export(
                 estimator=self.estimator,
@@ -151,10 +166,9 @@ class _Evaluator:
                 eval_result=self.results,
                 is_the_final_export=self.is_last,
             )
-            for exporter in spec.all_exporters
+            for exporter in self.spec.all_exporters
         ]
         self._seen = path
-        return True
 
 
 class _EvaluatingListener(CheckpointSaverListener):

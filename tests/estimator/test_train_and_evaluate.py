@@ -14,6 +14,7 @@ from estimators import X, Y, descended, input_fn, regressor, sharing_input_fn, w
 from sampling import sampled
 from simdist.errors import InvalidArgumentError
 from simdist.estimator.saved_steps import saved_values, step_of
+from simdist.estimator.train_and_evaluate import _Evaluator
 
 EVAL = sd.estimator.EvalSpec(input_fn(16, endless=False), steps=None, start_delay_secs=0.001, throttle_secs=0)
 
@@ -231,3 +232,16 @@ def test_a_role_that_nobody_knows_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"chief": ["a:1"], "judge": ["b:1"]}, "task": {"type": "judge", "index": 0}}')
     with pytest.raises(InvalidArgumentError, match="'judge'"):
         sd.estimator.train_and_evaluate(regressor(tmp_path), sd.estimator.TrainSpec(input_fn(), 1), EVAL)
+
+
+def test_a_checkpoint_that_is_removed_while_its_evaluation_begins_is_passed_over(tmp_path: Path) -> None:
+    estimator = regressor(tmp_path, keep_checkpoint_max=1).train(input_fn(), steps=1)
+
+    def input_that_takes_time() -> sd.Dataset:
+        if estimator.latest_checkpoint() == str(tmp_path / "model.ckpt-1"):  # the training goes on meanwhile
+            regressor(tmp_path, keep_checkpoint_max=1).train(input_fn(), max_steps=2)
+        return input_fn(16, endless=False)()
+
+    evaluator = _Evaluator(estimator, sd.estimator.EvalSpec(input_that_takes_time, steps=None), last_step=2)
+    assert evaluator.evaluate() and evaluator.is_last
+    assert evaluator.results is not None and evaluator.results["global_step"] == 2
