@@ -101,6 +101,9 @@ class PendingCollective:
         uncontended: its schedule and the bytes on each link, where all is known when they begin.
         cause: the number of the last record of the replica that came last.
         each: what each replica came for, where they may have come with different sizes.
+        timeout_s: that of its own, or of the strategy; None: it has none.
+        patience_s: how long it waits where nobody says that somebody or something is missing.
+        gives_up_s: when it looks next, or has looked last, for who or what was lost without an error; 0: it has not to.
         recorded: the number of the last record of this collective, in a list that those behind it keep.
         behind: that of the collective for which its bytes had to wait; None where they had not.
     """
@@ -127,14 +130,15 @@ class PendingCollective:
         self.left = 0
         self.over = False
         self.began_s = group.world.clock.now
-        self.expects_silence = False
+        self.gives_up_s = 0.0
         self.watch: list[PendingCollective] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
         asked_s = None if collective.options is None else collective.options.timeout_seconds
-        timeout_s = asked_s or group.communication.timeout_s
-        if timeout_s is not None:
+        self.timeout_s = asked_s or group.communication.timeout_s
+        self.patience_s = self.timeout_s or COLLECTIVE_TIMEOUT_S
+        if self.timeout_s is not None:
             self.watch.append(self)
-            group.world.clock.after(timeout_s, _expired, (self.watch, timeout_s))
-        elif group.world.silence.is_expected:
+            group.world.clock.after(self.timeout_s, _expired, (self.watch, self.timeout_s))
+        if group.world.silence.is_expected:
             self.expect_silence()
 
     def arrive(self, rank: int, collective: Collective, given: Bundle, device: str, is_early: bool, cause: int) -> Arrival:
@@ -224,6 +228,8 @@ class PendingCollective:
         assert plan is not None
         world = self.group.world
         self.begun_s = world.clock.now
+        if world.silence.is_expected:
+            self.expect_silence()
         plans = self.group.plans
         routed = plans.routed(world, plan, plan.equivalent_devices or plan.devices, self._size_bytes())
         carried = plans.carried(world, plan, routed)
@@ -333,13 +339,17 @@ class PendingCollective:
             )
 
     def expect_silence(self) -> None:
-        """A replica or a message may be missing without an error: give up after a time-out."""
-        if not self.expects_silence and not self.over:
-            self.expects_silence = True
+        """A replica or a message may be missing without an error: give up after a time-out; after one more where one is over."""
+        clock = self.group.world.clock
+        if self.over or clock.now < self.gives_up_s:
+            return
+        if not self.gives_up_s:
             self.processes = [self._process_of(rank) for rank in self.given]
+        if not self.watch:
             self.watch.append(self)
-            clock = self.group.world.clock
-            clock.after(max(0.0, self.began_s + COLLECTIVE_TIMEOUT_S - clock.now), _timed_out, self.watch)
+        due_s = self.began_s + self.patience_s
+        self.gives_up_s = due_s if due_s > clock.now else clock.now + self.patience_s
+        clock.after(self.gives_up_s - clock.now, _timed_out, self.watch)
 
     def give_up(self) -> None:
         """End with an error: the time-out for all arrivals and all bytes is over."""
@@ -355,9 +365,9 @@ class PendingCollective:
         )
         self.fail(
             TimedOutError(
-                f"{self.collective} was given up after {COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses, partitions and lost hosts "
-                "of the fault plan (give lose_host a restart_after=); launch the mains with restart='always' to start again, or set "
-                "timeout_seconds."
+                f"{self.collective} was given up after {self.patience_s:g} s: {what}. Look at the pauses, partitions and lost hosts "
+                "of the fault plan (give lose_host a restart_after=); launch the mains with restart='always' to start again, or "
+                f"{'set' if self.timeout_s is None else 'raise'} timeout_seconds."
             )
         )
 

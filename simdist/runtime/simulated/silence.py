@@ -75,6 +75,8 @@ class Silence:
             task.held, task.held_since_s = [], self.clock.now
             for fiber in task.fibers:
                 fiber.held = task.held
+        for listener in list(self.listeners):
+            listener.expect_silence()
         self.tell()
 
         def heal() -> None:

@@ -93,3 +93,49 @@ def test_a_late_fault_that_is_planned_where_a_rank_gets_its_result_changes_nothi
         session.advance(until=end_s)
         if session.state == "paused":
             require_equal(outcome(goes_on(session, LATE)), expected, end_s)
+
+
+def given_up_s(plan: Callable[[sd.Cluster], object], timeout_s: float | None, megabytes: int) -> float:
+    """When mains of three workers, on links of 1 MB/s, are told that a collective was given up."""
+    cluster = sd.Cluster({"worker": 3}, network=sd.hardware.Network(bandwidth=1e6, latency=0.0))
+    told_s: list[float] = []
+
+    def main() -> None:
+        strategy = sd.MultiWorkerMirroredStrategy(
+            communication_options=sd.CommunicationOptions(timeout_seconds=timeout_s, implementation="RING")
+        )
+        try:
+            strategy.run(
+                sd.function(lambda x: sd.get_replica_context().all_reduce("sum", x)), args=(np.ones(250_000 * megabytes, "float32"),)
+            )
+        except sd.errors.TimedOutError:
+            told_s.append(cluster.now)
+            raise
+
+    plan(cluster)
+    run = cluster.launch(main)
+    with pytest.raises(sd.errors.TimedOutError, match=f"given up after {timeout_s or 30:g} s.* {'raise' if timeout_s else 'set'} timeout_"):
+        run.join()
+    return min(told_s)
+
+
+def cut(at: float) -> Callable[[sd.Cluster], object]:
+    return lambda cluster: cluster.faults.partition("worker:0", ["worker:1", "worker:2"], at=at, until=at + 0.5)
+
+
+def pause(at: float) -> Callable[[sd.Cluster], object]:
+    return lambda cluster: cluster.faults.pause("worker:0", at=at, until=500.0)
+
+
+@pytest.mark.parametrize("silence", [cut, pause])
+@pytest.mark.parametrize("timeout_s", [None, 2.0, 100.0])
+def test_a_collective_that_cannot_end_is_given_up_after_the_time_out_that_was_asked_for(
+    silence: Callable[[float], Any], timeout_s: float | None
+) -> None:
+    assert given_up_s(silence(0.5), timeout_s, megabytes=3) == pytest.approx(timeout_s or 30.0)
+
+
+@pytest.mark.parametrize("silence", [cut, pause])
+def test_a_collective_that_a_silence_befalls_after_its_time_out_gets_one_more(silence: Callable[[float], Any]) -> None:
+    # Its bytes travel for 12 s, and nothing was missing after 2 s.
+    assert 5.0 + 2.0 <= given_up_s(silence(5.0), 2.0, megabytes=9) < 12.0 + 2.0
