@@ -130,7 +130,7 @@ class Network:
 
         Raises:
             TypeError: if an argument is no number.
-            InvalidArgumentError: if an argument is too small.
+            InvalidArgumentError: if an argument is too small, or the oversubscription infinite.
 
         Example:
             >>> Network().in_racks(16, oversubscription=4.0).topology

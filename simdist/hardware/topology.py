@@ -101,7 +101,7 @@ class Racks(Topology):
 
     Raises:
         TypeError: if an argument is no number.
-        InvalidArgumentError: if one is too small.
+        InvalidArgumentError: if one is too small, or the oversubscription infinite.
 
     Example:
         >>> racks, hosts = Racks(tasks_per_rack=2, oversubscription=4.0), [f"worker:{i}" for i in range(4)]
@@ -119,6 +119,10 @@ class Racks(Topology):
         check_whole("Racks", "tasks_per_rack", self.tasks_per_rack)
         keep_figures(self, "oversubscription")
         keep_figures(self, "hop_latency", may_be_zero=True)
+        if math.isinf(self.oversubscription):
+            raise InvalidArgumentError(
+                "Racks: oversubscription must be finite: of an infinite one no uplink is left, and no message gets out."
+            )
 
     def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
         uplink = float_of(self.tasks_per_rack) * bandwidth / self.oversubscription

@@ -86,6 +86,7 @@ def test_field_of_another_type_is_refused(field: str, value: Any) -> None:
         ((True,), TypeError),
         ((4, 0.0), InvalidArgumentError),
         ((4, float("nan")), InvalidArgumentError),
+        ((4, float("inf")), InvalidArgumentError),
         ((4, 1.0, -1e-6), InvalidArgumentError),
     ],
 )

@@ -119,7 +119,8 @@ class Disturbances:
 
     Args:
         links: sets bandwidths.
-        bandwidth: bytes per second of the way of a pair; None (the default) where no link lies between the two.
+        bandwidth: bytes per second of the way of a pair; None (the default) where no link lies between the two. A part of an infinite one
+            is infinite, too.
         seed: of the cluster.
 
     Attributes:
@@ -181,7 +182,7 @@ class Disturbances:
         before = over.bandwidth_factor
         over.fold()
         bandwidth = self.bandwidth(*pair)
-        if over.bandwidth_factor == before or bandwidth is None:
+        if over.bandwidth_factor == before or bandwidth is None or math.isinf(bandwidth):
             return
         link = self._links.get(pair)
         if link is None:

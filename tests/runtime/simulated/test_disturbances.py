@@ -39,6 +39,15 @@ def test_nothing_befalls_other_pairs_directions_and_kinds() -> None:
     assert there.fates("worker:1", "ps:0", "update", 1.0) is AS_EVER
 
 
+def test_a_part_of_an_infinite_bandwidth_is_infinite() -> None:
+    there = Disturbances(SharedLinks(Clock()), lambda source, target: float("inf"))
+    heal = there.slow(PAIR, Narrowing(10.0, 3.0))
+    assert not there.narrow
+    assert fates(there) == [(2.0,)]
+    heal()
+    assert not there.pairs
+
+
 def test_a_share_of_the_messages_is_lost_and_the_same_ones_each_time() -> None:
     def lost(seed: int) -> list[bool]:
         there = disturbances(seed)
