@@ -15,6 +15,7 @@ from simdist.hardware import MemoryAccount
 from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import Kernel
+from simdist.program.operations import Argument
 from simdist.program.row_kernels import row_form
 from simdist.program.values import num_bytes
 from simdist.runtime.linked import Apply, ApplyAll, LinkedProgram, ReadGroups, ReadWithRows, RunKernel, Slot
@@ -35,8 +36,8 @@ class PricedProgram:
         sites: where the ledger calls each kernel.
         costs: of one call.
         early: what each kernel lets begin before it has ended.
-        peak_bytes: memory that a step needs where it runs: what it reads and makes, its batches, and the intermediate values of
-            its largest kernel.
+        peak_bytes: memory that a step needs where it runs: what it reads and makes, its batches, the arguments that its kernels take,
+            and the intermediate values of its largest kernel.
         read_bytes: the part of it that it reads from each device: where the step runs on that device, it needs no copy.
     """
 
@@ -54,7 +55,7 @@ class PricedProgram:
             ResourceExhaustedError: it does not.
         """
         needed = self.peak_bytes - self.read_bytes.get(memory.owner, 0)
-        memory.require(f"a step of {self.name} (what it reads, its batch and its intermediate values)", needed)
+        memory.require(f"a step of {self.name} (what it reads, its batch, its arguments and its intermediate values)", needed)
 
 
 class Prices:
@@ -157,5 +158,12 @@ def cost_of_change(kernel: Kernel) -> Cost:
 def _peak_bytes(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> int:
     # A slot has the type of a whole group, but the slots of an optimizer stay with the owner: only the cells that are used travel.
     sizes = {slot: num_bytes(avals) for slot, avals in enumerate(linked.slots)} | {slot: size for _, slot, size in _reads(linked)}
-    held = sum(sizes.values()) + num_bytes([aval for avals in linked.batches for aval in avals])
+    held = sum(sizes.values()) + num_bytes([aval for avals in linked.batches for aval in avals]) + _argument_bytes(linked, kernels)
     return held + max((temporaries_bytes(op.kernel.priced) for op in kernels if isinstance(op, RunKernel)), default=0)
+
+
+def _argument_bytes(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> int:
+    """The bytes of the step's arguments that its kernels take, such as a batch that a loop outside of it goes on to."""
+    taken = {number for op in kernels if isinstance(op, RunKernel) for kind, number in op.host if kind == "argument"}
+    registers = [register for op in linked.program.operations if isinstance(op, Argument) for register in op.outputs]
+    return num_bytes([linked.program.avals[registers[number]] for number in taken])

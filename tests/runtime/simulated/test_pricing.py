@@ -105,6 +105,17 @@ def test_what_lies_on_the_device_of_a_step_needs_no_copy_there(scene: Scene) -> 
         priced.require_memory(MemoryAccount(priced.peak_bytes - 81, "worker:0"))
 
 
+@pytest.mark.parametrize(("takes", "bytes_each"), [(True, 4), (False, 0)])
+def test_arguments_that_kernels_take_need_memory(scene: Scene, takes: bool, bytes_each: int) -> None:
+    def needs(rows: int) -> int:
+        linked = scene.linked(
+            lambda x, y: scene.small.assign_add(y + x.sum() if takes else y), np.ones(rows, np.float32), np.ones(10, np.float32)
+        )
+        return scene.prices.of(linked).peak_bytes
+
+    assert needs(1000) - needs(1) == bytes_each * 999
+
+
 def test_exchanges_of_what_one_kernel_makes_begin_while_it_still_runs(scene: Scene) -> None:
     def step(x: Any) -> Any:
         first, second = exchanged("all_reduce", x * 2.0), exchanged("all_reduce", (x * 3.0 + 1.0).sum() * x)
