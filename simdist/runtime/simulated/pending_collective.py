@@ -102,7 +102,7 @@ class PendingCollective:
         cause: the number of the last record of the replica that came last.
         each: what each replica came for, where they may have come with different sizes.
         timeout_s: that of its own, or of the strategy; None: it has none.
-        patience_s: how long it waits where nobody says that somebody or something is missing.
+        patience_s: how long it waits where no error says that a replica or its bytes are missing.
         gives_up_s: when it looks next, or has looked last, for who or what was lost without an error; 0: it has not to.
         recorded: the number of the last record of this collective, in a list that those behind it keep.
         behind: that of the collective for which its bytes had to wait; None where they had not.
