@@ -21,7 +21,7 @@ from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array
 from simdist.program.bound_call import BoundCall, bound, bound_for_each, is_iterator
-from simdist.program.collective import GradientOptions, require_outside_of_inner_programs
+from simdist.program.collective import Collective, GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
 from simdist.program.eager_programs import eager_program, example_of
 from simdist.program.explained_errors import explained, explaining_tracing, require_of_dataset
@@ -156,8 +156,12 @@ class StepFunction:
         shared: Sequence[bool] = (),
         reported_constants: list[object] | None = None,
         guessed: Sequence[bool] = (),
+        reported_collectives: list[Collective] | None = None,
     ) -> Program:
-        """Run the step's Python once, as a replica (see `Tracer`); the constants that the replica hands over go to `reported_constants`."""
+        """Run the step's Python once, as a replica (see `Tracer`).
+
+        The constants that it hands over go to `reported_constants`, its collectives to `reported_collectives`, also where the step fails.
+        """
         constants = reported_constants if reported_constants is not None else []
 
         def traced(has_example: bool) -> Program:
@@ -165,6 +169,9 @@ class StepFunction:
             tracer = Tracer(batches, rank, num_replicas, known_operands, options)
             tracer.created_variables, tracer.shared, tracer.reported_constants = self.created_variables, shared, constants
             tracer.guessed = guessed
+            if reported_collectives is not None:
+                reported_collectives.clear()
+                tracer.collectives = reported_collectives
             tracer.has_duration = self.seconds is not None
             tracer.may_be_traced_again = True
             program = self._program_of(tracer, call, has_example)

@@ -20,7 +20,7 @@ from weakref import ref
 from simdist.caches import BoundedCache
 from simdist.errors import DenseReadWarning, InvalidArgumentError
 from simdist.program.bound_call import BoundCall
-from simdist.program.collective import GradientOptions
+from simdist.program.collective import Collective, GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.global_sizes import sizes_to_guess
 from simdist.program.operations import Program
@@ -88,11 +88,13 @@ class ReplicaPrograms:
             try:
                 programs = self._trace(calls, known_operands, shared, options, guessed)
             except Exception:
-                # Perhaps the step took for a value of each replica what is the same for all, but only all of them can tell.
-                known = self._shared(calls, known_operands, shared, options)
-                if known == shared:
+                # Perhaps the step took for a value of each replica what is the same for all, but only all of them can tell; or it needs the
+                # true shape of what is gathered, and the operands of the others were taken to be as long as its own.
+                known, operands = self._reported(calls, known_operands, shared, options)
+                is_uneven = any(len(set(given)) > 1 for given in operands)
+                if known == shared and not (is_uneven and operands != known_operands):
                     raise
-                shared = known
+                shared, known_operands = known, operands if is_uneven else known_operands
                 continue
             fallback = options.fallback() if options is not None and _differ_in_tables(programs) else None
             if fallback is not None:
@@ -117,18 +119,27 @@ class ReplicaPrograms:
             f"The shapes of what the replicas of {self.fn.name} gather do not settle. Gather values whose shapes are fixed."
         )
 
-    def _shared(
+    def _reported(
         self, calls: Sequence[BoundCall], known_operands: KnownOperands, shared: list[bool], options: GradientOptions | None
-    ) -> list[bool]:
-        """Which of the constants that replicas hand to code across them are equal at all replicas, in their order."""
+    ) -> tuple[list[bool], KnownOperands]:
+        """What replicas report though their step fails.
+
+        Returns:
+            Which of the constants that they hand to code across them are equal at all replicas, in their order; and what they give to the
+            collectives that all of them come to.
+        """
         if self.num_replicas == 1 or len(calls) < self.num_replicas:
-            return shared
+            return shared, known_operands
         reported_constants: list[list[object]] = []
+        collectives: list[list[Collective]] = []
         for position, call in enumerate(calls):
             reported_constants.append([])
+            collectives.append([])
+            rank, reported = self.first_rank + position, (reported_constants[-1], (), collectives[-1])
             with suppress(Exception):
-                self.fn.trace(call, self.first_rank + position, self.num_replicas, known_operands, options, shared, reported_constants[-1])
-        return [all(_equal(constant, given[0]) for constant in given) for given in zip(*reported_constants, strict=False)]
+                self.fn.trace(call, rank, self.num_replicas, known_operands, options, shared, *reported)
+        equal = [all(_equal(constant, given[0]) for constant in given) for given in zip(*reported_constants, strict=False)]
+        return equal, [[one.operands for one in given] for given in zip(*collectives, strict=False)]
 
     def _trace(
         self,
