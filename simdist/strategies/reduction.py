@@ -22,7 +22,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import is_array, present_value, supports_jax_array
 from simdist.program.collective import CollectiveOptions
 from simdist.program.half_precision import is_half, widened
-from simdist.program.narrowing import require_numbers
+from simdist.program.narrowing import kept_dtype, narrowed, require_numbers
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
@@ -86,10 +86,10 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: Col
 
 def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: CollectiveOptions | None) -> Any:
     if isinstance(value, ReplicaLocal):
-        local_value = jnp.asarray(value.local_value)
+        local_value = _array(value.local_value, "a value of reduce")
         return _result(op, _all_reduced(value.tracer, op, _summand(op, local_value), axis, options), local_value)
     if isinstance(value, PerReplica):
-        parts = [jnp.asarray(part) for part in value.values]
+        parts = [_array(part, "a value of reduce") for part in value.values]
         return _result(op, _added(op, [_summand(op, part) for part in parts], axis), parts[0])
     _require_summand(op, value)
     if op is ReduceOp.SUM and num_replicas > 1:
@@ -119,8 +119,21 @@ def _of_one(op: ReduceOp, value: Any) -> Any:
     """The value of one replica, with the dtype that the sum, or the mean, of several would have."""
     if not isinstance(value, (bool, np.generic, np.ndarray, jax.Array)):
         return value
-    array = jnp.asarray(value)
+    array = _array(value, "the value of a reduction")
     return _result(op, _summand(op, array), array)
+
+
+def _array(value: Any, what: str) -> Any:
+    """An array of numbers that JAX keeps: it would drop digits of 64-bit integers that do not fit, and keep no text.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if isinstance(value, (str, bytes)) or is_array(value):
+        require_numbers("str" if isinstance(value, (str, bytes)) else value.dtype.name, what)
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.itemsize > kept_dtype(value.dtype).itemsize:
+        return jnp.asarray(narrowed(np.asarray(value), kept_dtype(value.dtype), what))
+    return jnp.asarray(value)
 
 
 def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:
@@ -204,8 +217,7 @@ def gather(value: Any, axis: int) -> Any:
     """
 
     def joined(leaf: Any) -> Any:
-        parts = [jnp.asarray(part) for part in leaf.values] if isinstance(leaf, PerReplica) else [jnp.asarray(leaf)]
-        return _joined(parts, axis)
+        return _joined([_array(part, "a value of gather") for part in (leaf.values if isinstance(leaf, PerReplica) else [leaf])], axis)
 
     return jax.tree_util.tree_map(joined, value, is_leaf=_is_per_replica)
 
@@ -232,7 +244,7 @@ def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -
     if tracer is None or tracer.num_replicas == 1:
         return jax.tree_util.tree_map(lambda leaf: _of_one(op, present_value(leaf)), value)
     leaves, structure = jax.tree_util.tree_flatten(value)
-    given = list(map(jnp.asarray, leaves))
+    given = [_array(leaf, "the value of all_reduce") for leaf in leaves]
     summands = [_summand(op, leaf) for leaf in given]
     totals = tracer.collective("all_reduce", summands, options=options, label=label, averaged=op is ReduceOp.MEAN)
     if op is ReduceOp.MEAN:
@@ -244,8 +256,9 @@ def all_gather(value: Any, axis: int, options: Any = None) -> Any:
     """Join a structure of values of this replica with those of the others."""
     tracer = active_tracer()
     leaves, structure = jax.tree_util.tree_flatten(value)
+    leaves = [_array(leaf, "the value of all_gather") for leaf in leaves]
     if tracer is None or tracer.num_replicas == 1:
-        return jax.tree_util.tree_unflatten(structure, [_joined([jnp.asarray(leaf)], axis) for leaf in leaves])
+        return jax.tree_util.tree_unflatten(structure, [_joined([leaf], axis) for leaf in leaves])
     parts = tracer.collective("all_gather", leaves, options=options)
     joined = [_joined([part[number] for part in parts], axis) for number in range(len(leaves))]
     return jax.tree_util.tree_unflatten(structure, joined)

@@ -174,6 +174,37 @@ def test_b089_all_gather_of_gathered_lengths(run: Run) -> None:
     assert each(three, run(three, twice)) == [[0, 0, 0, 0, 0, 1]] * 3
 
 
+def test_b089_a_step_may_depend_on_the_shape_of_what_is_gathered(run: Run) -> None:
+    three = sd.MirroredStrategy(3)
+
+    def step() -> Any:
+        joined = here().all_gather(jnp.arange(1.0 * rank() + 1.0), axis=0).reshape(2, 3)
+        return (here().all_gather(joined[: rank()], axis=0) * jnp.arange(9.0).reshape(3, 3)).sum()
+
+    assert each(three, run(three, step)) == [2 * 1 + 5 * 1 + 7 * 1 + 8 * 2] * 3  # [[0, 0, 1], [0, 0, 1], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.array([2**40]), "1099511627776, which does not fit int32"),
+        (np.array([1e300]), "does not fit float32"),
+        (np.array(["a"]), "holds strings"),
+        ("a", "holds strings"),
+    ],
+)
+def test_values_that_are_no_numbers_of_jax_are_neither_reduced_nor_gathered(two: Any, run: Run, value: Any, message: str) -> None:
+    takes: list[Callable[[], Any]] = [
+        lambda: run(two, lambda: here().all_reduce(MEAN, {"a": value})),
+        lambda: run(two, lambda: here().all_gather(value, axis=0)),
+        lambda: two.reduce(SUM, sd.PerReplica([value, value]), axis=None),
+        lambda: two.gather(sd.PerReplica([value, value]), axis=0),
+    ]
+    for take in takes:
+        with pytest.raises(InvalidArgumentError, match=message):
+            take()
+
+
 @pytest.mark.parametrize(("shape", "axis", "message"), [((), 0, "scalars"), ((2,), 1, "out of range")])
 def test_b089_all_gather_without_such_an_axis_raises(two: Any, run: Run, shape: Any, axis: int, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
