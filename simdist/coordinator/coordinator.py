@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, assert_never
 
-import jax
-
-from simdist.arguments import flag, require_arguments, require_function, require_shallow
+from simdist.arguments import flag, require_arguments, require_function
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.closure import Closure, new_closure
 from simdist.coordinator.closure_states import ClosureAction
@@ -27,7 +25,7 @@ from simdist.coordinator.polling import Polling
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.queue_length import QueueLength
 from simdist.coordinator.refusals import require_outside_of_closures, require_same
-from simdist.coordinator.remote_value import RemoteValue, Result
+from simdist.coordinator.remote_value import RemoteValue, Result, fetched
 from simdist.coordinator.round_closures import RoundClosures
 from simdist.coordinator.synchronization import Synchronization
 from simdist.coordinator.waits import Waits
@@ -222,8 +220,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
 
     def fetch(self, val: Any) -> Any:
         """A structure with each `RemoteValue` replaced by its value."""
-        require_shallow(val, "the values of fetch")
-        return jax.tree_util.tree_map(lambda x: x.fetch() if isinstance(x, RemoteValue) else x, val)
+        return fetched(val)
 
     def create_per_worker_dataset(self, dataset_fn: object, resume: bool = False) -> PerWorkerDataset:
         """A dataset on each worker, which each makes when a closure first needs it.

@@ -12,12 +12,13 @@ from typing import Any, Literal, NoReturn, cast
 import jax
 import numpy as np
 
+from simdist.arguments import require_shallow
 from simdist.errors import NotFoundError
 from simdist.runtime.base import Engine
 from simdist.runtime.work import StepResult
 from simdist.uncopied import Uncopied
 
-__all__ = ["RemoteValue", "Result"]
+__all__ = ["RemoteValue", "Result", "fetched"]
 
 
 class Result:
@@ -187,3 +188,13 @@ def _in_words(value: object) -> str:
     if isinstance(value, Sized) and not isinstance(value, np.ndarray):
         return f"a {type(value).__name__} of {len(value)}"
     return f"a {type(value).__name__} of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+
+
+def fetched(values: Any) -> Any:
+    """A structure with each `RemoteValue` in it replaced by its value.
+
+    Raises:
+        InvalidArgumentError: it cannot be taken apart.
+    """
+    require_shallow(values, "the values of fetch")
+    return jax.tree_util.tree_map(lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, values)
