@@ -43,6 +43,9 @@ WIDTH_INCH, PLOT_PX = 10.0, 880.0  # of a picture, and of its lanes (100 CSS pix
 def lane_names(trace: EventLog) -> list[str]:
     """The lanes of a picture: those that were declared, then others in the order in which the log names them.
 
+    The lanes of a task's parts (its devices, its network) follow that of the task, whenever they were named: their labels do not
+    repeat whose part they are.
+
     Args:
         trace: the log.
 
@@ -53,11 +56,15 @@ def lane_names(trace: EventLog) -> list[str]:
         >>> from simdist.trace import Trace
         >>> trace = Trace()
         >>> trace.declare_lane("worker:1")
-        >>> _ = trace.span("worker:0", "compute", "step", 0.0, 1.0)
+        >>> for lane in ("worker:0", "worker:1/network"):
+        ...     _ = trace.span(lane, "compute", "step", 0.0, 1.0)
         >>> lane_names(trace)
-        ['worker:1', 'worker:0']
+        ['worker:1', 'worker:1/network', 'worker:0']
     """
-    return list(dict.fromkeys([*trace.lanes, *trace.spans.lanes(), *(instant.lane for instant in trace.instants)]))
+    lanes = dict.fromkeys([*trace.lanes, *trace.spans.lanes(), *(instant.lane for instant in trace.instants)])
+    tasks: dict[str, int] = {}  # by their first lane
+    places = {lane: (tasks.setdefault(lane.partition("/")[0], len(tasks)), "/" in lane) for lane in lanes}
+    return sorted(lanes, key=places.__getitem__)
 
 
 def timeline(trace: EventLog, ax: Axes | None = None, view_s: Sequence[float] = ()) -> Figure | SubFigure:

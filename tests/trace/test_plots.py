@@ -53,6 +53,14 @@ def test_undeclared_lanes_follow_in_order_of_appearance() -> None:
     assert lane_names(trace) == ["ps:0", "worker:1", "worker:0", "chief:0"]
 
 
+def test_lanes_of_parts_follow_their_task() -> None:
+    trace = Trace()
+    for lane in ("worker:0", "worker:1", "worker:0/network", "worker:1/gpu:0", "worker:1/gpu:1", "worker:1/network"):
+        trace.span(lane, "compute", "step", 0.0, 1.0)
+    assert [lane.partition("/")[0] for lane in lane_names(trace)] == ["worker:0"] * 2 + ["worker:1"] * 4
+    assert [label.get_text() for label in timeline(trace).axes[0].get_yticklabels()][-3:] == ["gpu:0", "gpu:1", "network"]
+
+
 def test_spans_are_boxes_at_their_times_in_their_colour(trace: Trace) -> None:
     compute = boxes(timeline(trace))["compute"]
     assert [path.get_extents().intervalx.tolist() for path in compute.get_paths()] == [[0.0, 1.0], [1.5, 4.0]]
