@@ -11,7 +11,7 @@ import simdist as sd
 from classroom.answers import a_number
 from classroom.exercise import Exercise
 from classroom.schedules import schedule_problem
-from classroom.values import described, plain
+from classroom.values import described, listed
 
 __all__ = ["WHY_LOST", "WHY_PACKS", "WHY_SAME_BITS", "WHY_SLOW_CABLE", "first_exercise", "second_exercise", "third_exercise"]
 
@@ -71,8 +71,8 @@ def all_reduce_ms(name: str, cable_factor: float) -> float:
 
 def adds_exactly(order: Any) -> str | None:
     """Whether float32 additions in this order of ranks give the exact sum."""
-    ranks = plain(np.asarray(order).tolist()) if getattr(order, "ndim", None) == 1 else plain(order)
-    if not isinstance(ranks, list):
+    ranks = listed(order)
+    if ranks is None:
         return f"{described(order)} is not a list of ranks: give one such as [0, 1, 2, 3]."
     if any(isinstance(rank, (bool, str, list)) for rank in ranks) or sorted(ranks) != [0, 1, 2, 3]:  # type: ignore[type-var]
         return f"{described(order)} is no order of four ranks: give each of 0, 1, 2 and 3 once."

@@ -9,7 +9,7 @@ from typing import Any, cast
 import simdist as sd
 from classroom.exercise import Check, Exercise
 from classroom.tally import make_cluster, outcome
-from classroom.values import described, plain
+from classroom.values import described, listed
 
 __all__ = [
     "OUTAGES",
@@ -87,13 +87,13 @@ def least_seconds() -> float:
 
 
 def closures_in(expected: list[int], reasons: dict[int, str]) -> Check:
-    """A check for a list of closures; `reasons` say of each what a student may have overlooked."""
+    """A check for a list, a set or an array of closures; `reasons` say of each what a student may have overlooked."""
 
     def check(answer: Any) -> str | None:
-        items = plain(answer)
-        if not isinstance(items, list) or not all(type(item) is int for item in items):
+        items = listed(list(answer) if isinstance(answer, (set, frozenset, range)) else answer)
+        if items is None or not all(type(item) is int or (isinstance(item, float) and item.is_integer()) for item in items):
             return f"{described(answer)} is no list of the numbers of closures: give for example [0, 2]."
-        given = {cast("int", item) for item in items}
+        given = {int(cast("float", item)) for item in items}
         if any(not 0 <= number < 12 for number in given):
             return "there are the closures 0 to 11."
         wrong = sorted(given.symmetric_difference(expected))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Plain", "described", "plain", "shown", "wrapped"]
+__all__ = ["Plain", "described", "listed", "plain", "shown", "wrapped"]
 
 Plain = bool | int | float | str | list["Plain"]
 
@@ -45,6 +45,21 @@ def plain(answer: Any) -> Plain | None:
     except Exception:  # an object that raises when it is asked is none of these
         return None
     return None
+
+
+def listed(answer: Any) -> list[Plain] | None:
+    """The items of a list, a tuple or an array with one axis, as plain values; None if it is something else.
+
+    Example:
+        >>> listed(np.array([1, 2])), listed((3, "ring")), listed(np.zeros((2, 2))), listed({1})
+        ([1, 2], [3, 'ring'], None, None)
+    """
+    try:
+        items = answer.tolist() if getattr(answer, "ndim", None) == 1 and len(answer) <= LONGEST_LIST else answer
+    except Exception:  # an object that raises when it is asked
+        return None
+    value = plain(items)
+    return value if isinstance(value, list) else None
 
 
 def shown(answer: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import re
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,16 @@ def test_hostile_answer_gets_a_sentence(lesson: str, name: str, hostile: str, ca
         assert "could not be checked" not in captured.out, "a check must look at the kind of an answer before it computes with it"
     assert len(captured.out) < 1200
     assert max(map(len, captured.out.splitlines())) <= 92
+
+
+@pytest.mark.parametrize(
+    ("lesson", "name"), [(lesson, name) for lesson in LESSONS for name, rows in rows_of(lesson).items() if isfunction(rows.right[0])]
+)
+def test_function_without_a_body_is_no_attempt(lesson: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exercise = fresh(lesson, name)
+    exercise.check(lambda *_, **__: ...)
+    assert capsys.readouterr().out.startswith("Not answered yet. ")
+    assert exercise.wrong_attempts == 0
 
 
 @pytest.mark.parametrize(("lesson", "name"), [(lesson, name) for lesson in LESSONS for name in rows_of(lesson)])

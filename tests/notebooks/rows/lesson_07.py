@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from exercise_rows import Rows
 
 ROWS = {
     "first_exercise": Rows(
-        right=[[1, 2, 3], [3, 1, 2], (1, 2, 3)],
+        right=[[1, 2, 3], [3, 1, 2], (1, 2, 3), {1, 2, 3}, range(1, 4), np.array([1, 2, 3]), [1.0, 2, 3]],
         wrong=[
             ([2, 3], "closure 1 is missing. Its worker had sent the reply at 1.50 s"),
             ([0, 1, 2], "closure 0 is in your list, and should not be. The chief had its reply"),
@@ -16,11 +17,13 @@ ROWS = {
             ([], "closure 1 is missing"),
             ([12], "there are the closures 0 to 11"),
             ([1.5], "is no list of the numbers of closures"),
+            ([float("inf")], "is no list of the numbers of closures"),
+            ({"1", "2"}, "is no list of the numbers of closures"),
             (1, "is no list of the numbers of closures"),
         ],
     ),
     "second_exercise": Rows(
-        right=[[1, 2], [2, 1]],
+        right=[[1, 2], [2, 1], np.flatnonzero(np.array([1, 2, 2, 1]) > 1)],
         wrong=[
             ([1], "closure 2 is missing. Its update had reached ps:0"),
             ([2], "closure 1 is missing. Both of its updates"),
