@@ -32,12 +32,16 @@ HEAD = """# Lessons
 Each lesson is a notebook with one question about training on many machines. You predict, run it, see what happened, break it, fix
 it, and solve exercises. The cluster is simulated in the notebook; the numbers are computed for real.
 
-Take the lessons in this order. All times are for reading, running and solving.
+Take the lessons in this order.{gaps} All times are for reading, running and solving; together they are {hours} hours.
 """
 FOOT = """
 **How to work with a lesson.** Click into a cell and press Shift+Enter to run it. Where a cell has `...`, put your prediction or your
 answer in its place. A prediction can be wrong; it is there to be compared. An exercise says what is wrong with an answer, and gives
-a hint when one has failed.
+a hint when one has failed. Its solution is folded below it: click on *Solution*.
+
+**For teachers.** *You need* names what a lesson builds on; what it does not name can be left out. To show a lesson from top to bottom
+without predictions, start `SIMDIST_LESSONS_AUTOMATIC=1 make lab`. For a projector: Ctrl and + make everything larger; *View*,
+*Appearance* has a *Presentation Mode*.
 
 **Your copies.** `make lab` opens copies in the folder `my_lessons`; change them as you like, nothing there is overwritten. When a
 lesson gets a newer version and you have changed your copy, the new one lies beside it with `_new` in its name. To begin a lesson
@@ -96,7 +100,23 @@ def index_page(lessons: Iterable[Path]) -> str:
         f"**You learn:** {lesson.teaches}\n\n**You need:** {lesson.needs}<br>\n**It takes:** {lesson.takes}\n"
         for lesson in found
     ]
-    return "\n".join([HEAD, *blocks]) + FOOT
+    head = HEAD.format(gaps=_gaps(found), hours=round(sum(_minutes(lesson) for lesson in found) / 60))
+    return "\n".join([head, *blocks]) + FOOT
+
+
+def _minutes(lesson: Lesson) -> int:
+    """How long a lesson takes, as its first cell says."""
+    minutes = re.search(r"(\d+) minutes?", lesson.takes)
+    if minutes is None:
+        raise ValueError(f"The first cell of {lesson.file} must say how many minutes the lesson takes, such as '45 minutes'.")
+    return int(minutes[1])
+
+
+def _gaps(lessons: list[Lesson]) -> str:
+    """A sentence about the numbers that no lesson has, so that nobody looks for it."""
+    numbers = {int(lesson.number[:2]) for lesson in lessons}
+    gaps = [f"{number:02}" for number in range(max(numbers, default=0)) if number not in numbers]
+    return f" (There is no lesson {' and no lesson '.join(gaps)}.)" if gaps else ""
 
 
 def main() -> int:

@@ -175,6 +175,14 @@ def test_index_page_is_up_to_date() -> None:
     assert all(f"({path.name})" in stored for path in LESSONS)
 
 
+def test_index_page_adds_up_times_and_names_gaps(tmp_path: Path) -> None:
+    for number, minutes in (("00", 50), ("02", 75)):
+        head = f"# {number}. A title\n\n**What you will learn.** Much. **You need** nothing. **It takes** {minutes} minutes."
+        nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(head)]), tmp_path / f"{number}_title.ipynb")
+    page = index_page(sorted(tmp_path.glob("*.ipynb")))
+    assert "(There is no lesson 01.)" in page and "together they are 2 hours" in page
+
+
 def function_in(source: str, name: str) -> str:
     """A function's code without its docstring and comments."""
     found = next(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) and node.name == name)
