@@ -130,7 +130,7 @@ def whole_batches(batches: list[list[int]], pipeline: int) -> str:
     if len(set(rows)) > owned:
         return f"pipeline {pipeline} reads more than {owned} rows: {rows[:9]} and so on. Where is its shard?"
     if not repeats_within(rows, owned):
-        return f"the third batch of pipeline {pipeline} is {batches[2]}: the end of one epoch and the begin of the next in one batch."
+        return f"the third batch of pipeline {pipeline} is {batches[2]}: the end of one epoch and the beginning of the next in one batch."
     if not repeats_within(rows, read):
         begin = f"pipeline {pipeline} begins again after {batches[0]} and {batches[1]}"
         return f"{begin}: in each epoch {owned - read} of its {owned} rows are dropped, because their batch is not full."

@@ -45,7 +45,7 @@ ROWS = {
         ],
         wrong=[
             (lambda context: RANGE.shuffle(24, seed=1).batch(3).repeat(), "reads more than 8 rows"),
-            (lambda context: sharded(context).shuffle(8, seed=1).repeat().batch(3), "the end of one epoch and the begin of the next"),
+            (lambda context: sharded(context).shuffle(8, seed=1).repeat().batch(3), "the end of one epoch and the beginning of the next"),
             (
                 lambda context: sharded(context).shuffle(8, seed=0).batch(3, drop_remainder=True).repeat(),
                 "in each epoch 2 of its 8 rows are dropped, because their batch is not full",
