@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 from IPython.display import Image
 
-from classroom.pictures import new_panels, picture_of
+from classroom.pictures import MARKERS, new_panels, picture_of
 
 __all__ = ["picture_of_load", "picture_of_rounds", "picture_of_tables"]
 
 MS_OF_ROUNDS = (16, 32, 64, 128, 256)
 MS_OF_STEPS = (0.1, 0.2, 0.4, 0.8)
 MS_OF_TABLES = (0.01, 0.1, 1, 10, 100)
+HATCHES = ("", "//", "..")  # of bars
 BELOW, ABOVE = 0.75, 1.5  # how far a panel goes on beyond its last ticks
 
 
@@ -33,15 +35,15 @@ def picture_of_rounds(
         workers: on the left.
     """
     figure, (left, right) = new_panels(f"{workers} workers, more and more servers: ms", "A variable that is cut: ms")
-    for (name, hot), times in by_servers.items():
+    for ((name, hot), times), marker in zip(by_servers.items(), cycle(MARKERS), strict=False):
         servers = np.geomspace(min(times), max(times), 97)
         (line,) = left.loglog(servers, formula_ms(workers, servers, hot), "-", linewidth=1)
-        left.loglog(list(times), list(times.values()), "o", color=line.get_color(), label=name)
+        left.loglog(list(times), list(times.values()), marker, color=line.get_color(), label=name)
         label_ticks(left, "servers", times, MS_OF_ROUNDS)
-    for servers, times in by_workers.items():
+    for (servers, times), marker in zip(by_workers.items(), cycle(MARKERS), strict=False):
         counts = np.geomspace(min(times), max(times), 97)
         (line,) = right.loglog(counts, formula_ms(counts, servers, 0.0), "-", linewidth=1)
-        right.loglog(list(times), list(times.values()), "o", color=line.get_color(), label=f"{servers} servers")
+        right.loglog(list(times), list(times.values()), marker, color=line.get_color(), label=f"{servers} servers")
         label_ticks(right, "workers", times, MS_OF_ROUNDS)
     left.legend(frameon=False, fontsize=9, loc="upper right")
     right.legend(frameon=False, fontsize=9, loc="upper left")
@@ -51,8 +53,8 @@ def picture_of_rounds(
 def picture_of_tables(growing: Mapping[str, Mapping[int, float]]) -> Image:
     """The milliseconds of a step by the rows of a table, for each way to look up rows."""
     figure, (panel,) = new_panels("Milliseconds of a step of four workers, 256 ids each")
-    for name, times in growing.items():
-        panel.loglog(list(times), list(times.values()), "o-", label=name)
+    for (name, times), marker in zip(growing.items(), cycle(MARKERS), strict=False):
+        panel.loglog(list(times), list(times.values()), f"{marker}-", label=name)
         label_ticks(panel, "rows of the table", times, MS_OF_TABLES)
     panel.legend(frameon=False)
     return picture_of(figure)
@@ -63,8 +65,8 @@ def picture_of_load(shares: Mapping[str, np.ndarray], steps: Mapping[str, Mappin
     count = len(next(iter(shares.values())))
     figure, (left, right) = new_panels(f"{count} servers: percent of the bytes", "Milliseconds of a step")
     for number, (name, parts) in enumerate(shares.items()):
-        left.bar(np.arange(count) + 0.27 * (number - 1), parts, 0.25, label=name)
-        right.loglog(list(steps[name]), list(steps[name].values()), "o-", label=name)
+        left.bar(np.arange(count) + 0.27 * (number - 1), parts, 0.25, label=name, hatch=HATCHES[number % len(HATCHES)], edgecolor="white")
+        right.loglog(list(steps[name]), list(steps[name].values()), f"{MARKERS[number % len(MARKERS)]}-", label=name)
         label_ticks(right, "servers", steps[name], MS_OF_STEPS)
     left.axhline(100 / count, color="0.5", linestyle=":")
     left.set_xticks(range(count), [f"ps:{index}" for index in range(count)])

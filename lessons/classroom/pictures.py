@@ -13,7 +13,7 @@ from simdist.trace.styles import SPAN_STYLES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LINE_COLORS", "new_panels", "picture_of"]
+__all__ = ["LINE_COLORS", "LINE_STYLES", "MARKERS", "new_panels", "picture_of"]
 
 HEIGHT_INCH = 3.6
 WIDTH_INCH = 9.0
@@ -21,6 +21,9 @@ TEXT_COLOR = "#30363d"
 GRID_COLOR = "#e3e6ea"
 # hues that people with any of the common colour deficiencies tell apart (after Okabe and Ito)
 LINE_COLORS = (*(SPAN_STYLES[name].color for name in ("compute", "input", "update", "collective", "read")), "#4d5663")
+# colour is never the only sign: also who sees none, or has a black and white print, tells lines, dots and bars apart
+LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "X")
 
 
 def new_panels(*titles: str) -> tuple[Figure, list[Axes]]:
@@ -35,7 +38,7 @@ def new_panels(*titles: str) -> tuple[Figure, list[Axes]]:
     panels = [figure.add_subplot(1, len(titles), number) for number in range(1, len(titles) + 1)]
     for panel, title in zip(panels, titles, strict=True):
         panel.set_title(title, loc="left", fontsize=11, color=TEXT_COLOR)
-        panel.set_prop_cycle(color=LINE_COLORS)
+        panel.set_prop_cycle(color=LINE_COLORS, linestyle=LINE_STYLES)
         panel.grid(color=GRID_COLOR, linewidth=0.8)
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)

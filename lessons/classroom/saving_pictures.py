@@ -18,7 +18,6 @@ __all__ = ["parting_picture", "progress_picture", "standstill_picture", "stretch
 
 BAR_HEIGHT = 0.62
 LONG = 0.65  # part of the longest bar
-STYLES = ("-", "--", "-.", ":", (0, (5, 1)))
 QUIET_COLOR = "0.55"  # of what others are compared with
 
 
@@ -34,15 +33,14 @@ def parting_picture(whole: Sequence[float], resumed: Mapping[str, Sequence[float
         b'\\x89PNG'
     """
     figure, (left, right) = new_panels("Loss after each step", "Distance from the undisturbed training")
-    left.plot(range(1, len(whole) + 1), whole, color=QUIET_COLOR, linewidth=4, alpha=0.5, label="undisturbed")
-    for number, (missing, losses) in enumerate(resumed.items()):
+    left.plot(range(1, len(whole) + 1), whole, "-", color=QUIET_COLOR, linewidth=4, alpha=0.5, label="undisturbed")
+    for missing, losses in resumed.items():
         first = len(whole) - len(losses)
         steps = np.arange(first + 1, len(whole) + 1)
-        style: dict[str, Any] = {"linestyle": STYLES[number % len(STYLES)], "linewidth": 1.6}
         apart = np.abs(np.subtract(losses, whole[first:]))
-        left.plot(steps, losses, **style)
+        left.plot(steps, losses, linewidth=1.6)
         name = f"without {missing}" if np.any(apart) else f"{missing} missing: always 0"
-        right.plot(steps, np.where(apart > 0, apart, np.nan), **style, label=name)
+        right.plot(steps, np.where(apart > 0, apart, np.nan), linewidth=1.6, label=name)
     first = len(whole) - max(len(losses) for losses in resumed.values())
     left.axvline(first, color=TEXT_COLOR, linewidth=1, linestyle=":")
     left.annotate(

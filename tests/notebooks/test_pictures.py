@@ -35,6 +35,32 @@ def test_axes_of_times_hold_every_dot(factor: float) -> None:
     assert sum(low <= tick <= high for tick in panel.get_yticks()) >= 4
 
 
+def looks(panel: Any) -> list[tuple[Any, ...]]:
+    """What tells the lines, dots and bars of a legend apart, their colours left out."""
+    handles, _ = panel.get_legend_handles_labels()
+    bars = [(part.patches[0].get_hatch(),) for part in handles if hasattr(part, "patches")]
+    lines = [part for part in handles if not hasattr(part, "patches")]
+    return [*bars, *((repr(line._dash_pattern), line.get_linewidth(), line.get_marker()) for line in lines)]
+
+
+def test_colour_is_not_the_only_sign_in_a_picture() -> None:
+    times = {count: float(count) for count in (1, 2, 4)}
+    three = {f"{number}": times for number in range(3)}
+    losses = {"nothing": [1.0], "the optimizer": [1.5], "the place": [1.7]}
+    runs = {f"{number}": [(0.0, 0.0), (1.0, 2.0 + number)] for number in range(4)}
+    pictures: list[Any] = [
+        load_plots.picture_of_tables(three),
+        load_plots.picture_of_load({name: np.ones(4) for name in three}, three),
+        load_plots.picture_of_rounds({(name, 0.5): times for name in three}, dict.fromkeys((2, 4, 8), times), lambda n, p, hot: n + p, 8),
+        marks.window_picture(np.linspace(1.0, 1.14, 20), np.ones((20, 2)), np.ones((20, 2))),
+        saving_pictures.parting_picture([3.0, 2.0, 1.0], losses),
+        saving_pictures.progress_picture("", runs),
+    ]
+    for panel in (panel for picture in pictures for panel in picture.axes):
+        found = looks(panel)
+        assert len(set(found)) == len(found), panel.get_title(loc="left")
+
+
 @pytest.mark.parametrize("slow_s", [3.0, 30.0])
 def test_a_legend_of_savings_lies_on_no_bar_and_on_no_text(slow_s: float) -> None:
     rows = {"chief": (5.0, 5.0), "owners": (0.8, 0.8), "a slow disk": (slow_s, slow_s), "a slow disk, async": (0.0, slow_s)}
