@@ -188,13 +188,12 @@ def logs_and_state(returned: Any, size: int) -> tuple[Any, Any]:
     """What a student's function has returned, if it is a pair of logs and the state of the tracker."""
     if returned is ...:
         raise NotAnswered
-    if isinstance(returned, list) and returned and isinstance(returned[0], dict):  # a pair in brackets; the state is a list, too
-        returned = tuple(cast("list[Any]", returned))
-    if not isinstance(returned, tuple) or len(returned) != 2:
+    pair: Any = tuple(returned) if isinstance(returned, list) and returned and isinstance(returned[0], dict) else returned  # in brackets
+    if not isinstance(pair, tuple) or len(pair) != 2:
         raise WrongReturn(
             f"your function returned {described(returned)}; expected are two values: a dict of logs, and the tracker's state."
         )
-    logs, state = returned
+    logs, state = pair
     if not isinstance(logs, dict) or set(logs) != {"right"}:
         raise WrongReturn(f"the first value that your function returned is {described(logs)}; expected is a dict with the key 'right'.")
     if not isinstance(state, (list, tuple)) or len(state) != size:
