@@ -49,12 +49,11 @@ class TableChains:
 
     Attributes:
         numbers: the chain of each bundle with tables that a branch reads: by branch, and position among its reads.
-        tables: of each chain the type of its bundles, and which of their arrays are tables.
     """
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[int, int], int] = {}
-        self.tables: list[tuple[BundleType, tuple[int, ...]]] = []
+        self._files: list[RegisterFile] = []  # of each chain
 
     def passage(
         self, entries: Sequence[Entry], branches: Sequence[Branch], files: Sequence[RegisterFile], in_place: Container[int]
@@ -109,8 +108,13 @@ class TableChains:
         return True
 
     def _new(self, file: RegisterFile) -> int:
-        self.tables.append((file.avals, tuple(sorted(file.tables))))
-        return len(self.tables) - 1
+        self._files.append(file)
+        return len(self._files) - 1
+
+    @property
+    def tables(self) -> list[tuple[BundleType, tuple[int, ...]]]:
+        """Of each chain the type of its bundles, and which of their arrays are tables by now."""
+        return [(file.avals, tuple(sorted(file.tables))) for file in self._files]
 
     @property
     def buffers(self) -> list[tuple[int, int, Aval]]:

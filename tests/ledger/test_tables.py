@@ -11,6 +11,7 @@ import pytest
 
 from simdist.ledger import ledger as ledger_module
 from simdist.ledger import plans
+from simdist.ledger.entry import Site
 from simdist.ledger.in_place import donating
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import Kernel, kernel_of
@@ -270,6 +271,28 @@ def test_a_scan_is_compiled_anew_where_a_table_is_kept_out_of_the_heaps_from_now
             (count,) = ledger.call(add, [count, group])
         assert int(ledger.arrays(count)[0]) == {5: 100, 9: 280}[more]
         ledger.site(update(), [GROUP, (SOME_ROWS,)], [GROUP])
+
+
+def test_a_chain_has_the_tables_that_are_kept_out_of_the_heaps_later() -> None:
+    """Rows of one table of a group are looked up, a step that looks up those of another one is linked, and the first one goes on."""
+    ledger, avals = Ledger("replay"), [TABLE, TABLE, SOME_ROWS, NUMBERS]
+
+    def lookup(number: int) -> Site:
+        def added(*arrays: Any) -> list[Any]:
+            return [arrays[2] + arrays[number]]
+
+        return ledger.site(
+            row_kernel_of("lookup", added, avals, [Port(number, 3, 0, ROWS)]), [(TABLE, TABLE), (SOME_ROWS,)], [(SOME_ROWS,)]
+        )
+
+    group, total = Bundle.of([jax.numpy.ones(TABLE.shape)] * 2), Bundle.of([np.zeros(SOME_ROWS.shape, np.float32)])
+    first = lookup(0)
+    for expected in (20.0, 40.0):
+        for _ in range(20):
+            (total,) = ledger.call(first, [group, total], None, (np.arange(IDS, dtype=np.int32),))
+        assert (np.asarray(ledger.arrays(total)[0]) == expected).all()
+        lookup(1)
+    assert not ledger.plans.refuted
 
 
 def test_an_update_in_place_copies_no_table() -> None:
