@@ -123,8 +123,7 @@ class Ledger:
                 file = self._file(avals)
                 file.by_rows = True
                 if not file.tables.issuperset(large):
-                    self.plans.land()
-                    file.keep_out(large)
+                    self.plans.keep_out(file, large)
             start += len(avals)
 
     def call(

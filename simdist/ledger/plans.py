@@ -168,6 +168,12 @@ class ComputePlans:
         """Wait for the scan that goes on; if it fails, its entries stand in the queue again, and its kernels are called from now on."""
         self.refuted |= self._kernels(self.pending.land())
 
+    def keep_out(self, file: RegisterFile, positions: Sequence[int]) -> None:
+        """Keep these arrays of a file out of the heap from now on: kernels work otherwise with them in a scan, and are tried anew."""
+        self.land()
+        file.keep_out(positions)
+        self.proved.clear()
+
     def _replay(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> None:
         kernels = self._kernels(entries)
         if kernels & self.refuted:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from simdist.ledger.entry import Branch, Entry, Site
 from simdist.ledger.in_place import changes_rows, uses_tables
 from simdist.ledger.registers import INDEX_BITS, RegisterFile
-from simdist.program.row_kernels import Port, RowForm, row_form
+from simdist.program.row_kernels import Port, RowForm, form_with_rows_of, row_form
 from simdist.program.values import Aval, BundleType
 
 __all__ = ["Passage", "TableChains", "form_in_scan", "ports_of", "whole_tables"]
@@ -123,13 +123,15 @@ class TableChains:
 
 
 def form_in_scan(site: Site, files: Sequence[RegisterFile]) -> RowForm | None:
-    """How a site with tables works in a scan: by its kernel of rows, or by its kernel, which may read whole tables; None: it cannot.
+    """How a site works in a scan: by its kernel of rows of the tables that are kept out of the heaps, and of whole arrays; None: it cannot.
 
     Only of tables that some kernel changes by rows: others are of layers that take longer than a call.
     """
     tables_of = {file.avals: file.tables for file in files if file.tables}
     by_calls = {file.avals for file in files if file.tables and not file.by_rows}
-    form = row_form(site.kernel) or RowForm(site.kernel, ())
+    starts = list(accumulate(map(len, site.reads), initial=0))
+    tables = [start + table for avals, start in zip(site.reads, starts, strict=False) for table in tables_of.get(avals, ())]
+    form = form_with_rows_of(site.kernel, tables)
     if any(avals in by_calls and whole_tables(site, position, tables_of[avals]) for position, avals in enumerate(site.reads)):
         return None
     outputs = {port.output for port in form.ports}

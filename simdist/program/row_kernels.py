@@ -7,17 +7,18 @@ the rows back (`simdist.ledger.in_place`). Its price is that of the rows, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
 
+from simdist.caches import bounded
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import Aval
 
-__all__ = ["Port", "RowForm", "local_rows", "put_rows", "row_form", "row_kernel_of", "taken_rows"]
+__all__ = ["Port", "RowForm", "form_with_rows_of", "local_rows", "put_rows", "row_form", "row_kernel_of", "taken_rows"]
 
 
 class Port(NamedTuple):
@@ -103,6 +104,38 @@ def row_kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_av
         Aval((counts[number], *aval.shape[1:]), aval.dtype) if number in counts else aval for number, aval in enumerate(in_avals)
     ]
     inner = kernel_of(name, function, inner_avals)
+    kernel = kernel_of(name, _of_whole_tables(inner, ports), in_avals)
+    _forms[kernel] = RowForm(inner, tuple(ports))
+    return kernel
+
+
+def form_with_rows_of(kernel: Kernel, inputs: Collection[int]) -> RowForm:
+    """The form of a kernel that takes rows in the place of some tables alone.
+
+    Args:
+        inputs: numbers of inputs; those of them that are tables whose rows it reads or changes are rows.
+    """
+    form = row_form(kernel)
+    by_rows = frozenset([port.input for port in form.ports if port.input in inputs] if form is not None else ())
+    if form is None or not by_rows:
+        return RowForm(kernel, ())
+    return form if len(by_rows) == len(form.ports) else _with_whole_tables(kernel, by_rows)
+
+
+@bounded("kernels of rows and tables", size=64)
+def _with_whole_tables(kernel: Kernel, by_rows: frozenset[int]) -> RowForm:
+    """The form of a kernel that takes rows of these tables, and all others as they are."""
+    form = _forms[kernel]
+    whole = [port for port in form.ports if port.input not in by_rows]
+    avals = list(form.inner.in_avals)
+    for port in whole:
+        avals[port.input] = kernel.in_avals[port.input]
+    inner = kernel_of(kernel.name, _of_whole_tables(form.inner, whole), avals)
+    return RowForm(inner, tuple([port for port in form.ports if port.input in by_rows]))
+
+
+def _of_whole_tables(inner: Kernel, ports: Sequence[Port]) -> Callable[..., Sequence[jax.Array]]:
+    """A kernel that takes rows, as a function of whole tables."""
 
     def whole(*arrays: jax.Array) -> list[jax.Array]:
         given = list(arrays)
@@ -114,6 +147,4 @@ def row_kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_av
                 results[port.output] = put_rows(arrays[port.input], arrays[port.ids], port.first, port.stop, results[port.output])
         return results
 
-    kernel = kernel_of(name, whole, in_avals)
-    _forms[kernel] = RowForm(inner, tuple(ports))
-    return kernel
+    return whole
