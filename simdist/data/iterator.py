@@ -63,6 +63,7 @@ class DatasetIterator(StepIterator):
         self._queue: deque[tuple[int, Batch]] = deque()  # with their numbers in the pass
         self._pulled = 0  # elements of the pass that are in the queue, or were
         self._failed: list[int] = []  # the numbers of those that a step could not make
+        self._missing: list[int] = []  # the numbers of those that were looked at ahead, and left the queue because they raised
 
     def __iter__(self) -> DatasetIterator:
         return self
@@ -116,12 +117,13 @@ class DatasetIterator(StepIterator):
         """
         while len(self._queue) <= i:
             self._fill()
-        _, batch = self._queue[i]
+        number, batch = self._queue[i]
         if batch.table is not None and batch.rows is not None:
             try:
                 batch.table.compute(batch.rows)
             except Exception:
                 del self._queue[i]
+                self._missing.append(number)
                 raise
         return batch
 
@@ -169,7 +171,7 @@ class DatasetIterator(StepIterator):
         seeds = {**self._saved_seeds(state, "seeds", self._shuffles), **self._saved_seeds(state, "cached_seeds", self._cached)}
         failed = failed_in(state)
         is_ahead = self._pull is not None and bases == self._bases and seeds == self._seeds
-        if not is_ahead or self._consumed > consumed or any(number >= consumed for number in self._failed):
+        if not is_ahead or self._consumed > consumed or any(number >= consumed for number in (*self._failed, *self._missing)):
             self._bases, self._seeds = bases, seeds
             for shuffle, seed in seeds.items():
                 shuffle.seed = seed  # of iterators that are made from now on
@@ -188,7 +190,7 @@ class DatasetIterator(StepIterator):
     def _open(self) -> Pull:
         self._pass = Pass(dict(zip(self._shuffles, self._bases, strict=True)), {**self._seeds})
         self._queue.clear()
-        self._pulled, self._failed = 0, []
+        self._pulled, self._failed, self._missing = 0, [], []
         self._pull = self._node.open_elements(self._pass)
         self._step = READ_AHEAD if self._node.free else 1
         return self._pull

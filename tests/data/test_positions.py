@@ -248,8 +248,9 @@ def test_who_looks_ahead_goes_on_behind_an_element_that_raises() -> None:
         assert rest(iterator) == [0, 10, 30, 40]
 
 
-def test_an_element_that_raised_ahead_of_a_position_is_still_to_come() -> None:
-    iterator = iter(Dataset.range(5).map(fails_at(2), pure=False))
+@pytest.mark.parametrize("pure", [True, False])
+def test_an_element_that_raised_ahead_of_a_position_is_still_to_come(pure: bool) -> None:
+    iterator = iter(Dataset.range(5).map(fails_at(2), pure=pure))
     iterator.peek(1)
     with pytest.raises(ValueError, match="no 2"):
         iterator.peek(2)
