@@ -80,6 +80,7 @@ class ComputePlans:
         self.proved: set[Kernel] = set()
         self.refuted: set[Kernel] = set()
         self._long: dict[int, int] = {}  # of each branch, what a call reads, if it is long
+        self._num_called = 1  # entries to call where no scan can go on: each time twice as many, as each look goes through the queue
 
     def run(self, count: int, noted: Sequence[BaseException] = (), wait: bool = True) -> None:
         """Compute the first entries of the queue; those that are done leave it.
@@ -133,9 +134,13 @@ class ComputePlans:
         replays = self.numerics in ("deferred", "replay") and len(entries) >= least and not self._wide(entries)
         count = self._passage(entries).num_entries if replays else 0
         if replays and count >= least:
+            self._num_called = 1
             self._replay(entries[:count], noted, True)
+        elif replays:
+            self.calls.run(entries[: count + self._num_called], noted)
+            self._num_called = min(2 * self._num_called, REPLAY_FROM)
         else:
-            self.calls.run(entries[: count + 1] if replays else entries, noted)
+            self.calls.run(entries, noted)
         needed = {register for entry in self.pending.entries for register in entry[2]}
         for file in self.pending.files:
             file.drop_dead(needed)

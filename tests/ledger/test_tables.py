@@ -296,6 +296,20 @@ def test_a_scan_is_compiled_anew_where_a_table_is_kept_out_of_the_heaps_from_now
         assert not ledger.plans.proved or more == 9  # what is kept out at the first time changes how kernels are given it
 
 
+@pytest.mark.parametrize("numerics", ["deferred", "replay"])
+def test_a_queue_that_cannot_be_replayed_is_looked_through_a_few_times_only(monkeypatch: pytest.MonkeyPatch, numerics: str) -> None:
+    """A step changes the whole of a table of which another one changes rows."""
+    table, looks = Table(numerics), list[int]()
+    look = table.ledger.plans._passage  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(table.ledger.plans, "_passage", lambda entries: looks.append(len(entries)) or look(entries))
+    whole = table.ledger.site(kernel_of("whole", lambda rows, count: [rows / 2, count + 1], GROUP), [GROUP], [GROUP])
+    for _ in range(100):
+        (table.bundle,) = table.ledger.call(whole, [table.bundle])
+        table.expected /= 2
+    assert np.asarray(table.present).tobytes() == table.expected.tobytes()
+    assert 0 < len(looks) < 20
+
+
 def test_a_chain_has_the_tables_that_are_kept_out_of_the_heaps_later() -> None:
     """Rows of one table of a group are looked up, a step that looks up those of another one is linked, and the first one goes on."""
     ledger, avals = Ledger("replay"), [TABLE, TABLE, SOME_ROWS, NUMBERS]
