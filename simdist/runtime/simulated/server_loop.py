@@ -131,7 +131,8 @@ class ServerLoop:
     def give_up(self, given: tuple[int, str, int, int]) -> None:
         """A coordinator has given the closures of a worker to others, up to this one: what it still sends for them is refused."""
         coordinator, worker, incarnation, ordinal = given
-        self._given_up[coordinator, worker] = incarnation, ordinal
+        known = self._given_up.get((coordinator, worker), (-1, 0))
+        self._given_up[coordinator, worker] = max(known, (incarnation, ordinal))  # an older notice may come after a newer one
 
     def _is_given_up(self, push: Pushing) -> bool:
         errand = push.errand

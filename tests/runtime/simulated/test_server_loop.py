@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simdist.cost.flops import Cost
-from simdist.errors import UnavailableError
+from simdist.errors import AbortedError, UnavailableError
 from simdist.hardware import Device
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
@@ -52,7 +52,7 @@ class Push:
         self.errors.append(error)
 
     def fail_later(self, part: ServerCall, error: BaseException, kind: str) -> None:
-        assert kind == "update_reply"
+        assert kind in ("update_reply", "reset")
         self.scene.world.clock.after(part.back.latency_s, self.fail, error)
 
     def silenced(self, leg: Any) -> None:
@@ -142,6 +142,23 @@ def test_an_update_of_a_call_that_is_over_is_not_applied(scene: Scene) -> None:
     push.open = False
     scene.go()
     assert (scene.value, push.confirmed) == (0, [])
+
+
+@pytest.mark.parametrize("notices", [[(0, 4), (0, 7)], [(0, 7), (0, 4)]], ids=["in_order", "the_older_one_is_late"])
+def test_an_update_of_a_closure_that_was_given_away_is_refused_in_whatever_order_the_server_hears_of_it(
+    scene: Scene, notices: list[tuple[int, int]]
+) -> None:
+    coordinator = 3
+    for incarnation, ordinal in notices:
+        scene.server.give_up((coordinator, "worker:0", incarnation, ordinal))
+    late, wanted = Push(scene, 1), Push(scene, 10)
+    for push, ordinal in ((late, 7), (wanted, 8)):
+        ticket = SimpleNamespace(oldest=0)
+        push.errand = SimpleNamespace(ordinal=ordinal, served=SimpleNamespace(number=coordinator), ticket=ticket)  # type: ignore[assignment]
+        push.arrive()
+    scene.go()
+    assert scene.value == 10 and len(wanted.confirmed) == 1
+    assert [type(error) for error in late.errors] == [AbortedError]
 
 
 def test_an_update_of_an_incarnation_that_died_meanwhile_is_not_applied(scene: Scene) -> None:
