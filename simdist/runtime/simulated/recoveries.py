@@ -45,7 +45,7 @@ def present_versions(world: World, groups: Sequence[int]) -> list[Bundle]:
     """
     try:
         return [world.states.present(group) for group in groups]
-    except UnavailableError:
+    except UnavailableError as error:
         for task in dict.fromkeys(world.states.groups[group].task for group in groups):
             recovery = world.recoveries.get(task)
             if recovery is not None and not (recovery.is_serving or recovery.is_lost):
@@ -53,6 +53,8 @@ def present_versions(world: World, groups: Sequence[int]) -> list[Bundle]:
                     f"{task} has crashed, and does not have its variables back yet; to read or assign one takes no time in which they "
                     "could come. Let time pass and look again: sd.sleep(seconds), or schedule a step that uses them, and join."
                 ) from None
+            if recovery is not None and recovery.is_lost and str(error).startswith(f"{task} "):
+                raise UnavailableError(f"{error} {recovery.why_lost()}") from None
         raise
 
 

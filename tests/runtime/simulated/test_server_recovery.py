@@ -300,6 +300,28 @@ def test_a_look_while_a_server_gets_its_variables_back_says_what_brings_them(adv
     assert float(first.numpy()) == 2.0
 
 
+@pytest.mark.parametrize(
+    ("recovery", "why"),
+    [("replica", "The copy of ps:0 on ps:1 was lost too"), ("checkpoint", "snapshots were on a disk that was lost"), ("raise", None)],
+)
+def test_a_look_at_variables_that_are_lost_says_why_no_recovery_has_brought_them_back(recovery: Any, why: str | None) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, recovery=recovery)
+    with strategy.scope():
+        first, second = sd.Variable(np.float32(1.0), name="first"), sd.Variable(np.float32(2.0))
+    sd.ClusterCoordinator(strategy)
+    cluster.faults.crash("ps:1", at=1.0) if recovery == "replica" else None
+    cluster.faults.lose_host("ps:0", at=1.1, restart_after=1.0)
+    for seconds in (1.5, 10.0):
+        sd.sleep(seconds, cluster)  # before and after ps:0 is started again
+        for look in (first.numpy, lambda: first.assign(5.0)):
+            with pytest.raises(UnavailableError, match=r"^ps:0 has lost its variables \(first\)") as caught:
+                look()
+            assert why is None or why in str(caught.value)
+    if recovery != "replica":
+        assert float(second.numpy()) == 2.0
+
+
 def test_an_update_that_waits_for_another_server_counts_once_however_many_come_meanwhile() -> None:
     cluster = sd.Cluster({"worker": 4, "ps": 3})
     strategy = sd.ParameterServerStrategy(cluster, recovery="replica")
