@@ -44,6 +44,7 @@ from simdist.uncopied import Uncopied
 __all__ = ["ClusterCoordinator"]
 
 DEFAULTS = CoordinatorOptions()
+SUSPICIOUS = 3
 
 
 class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
@@ -116,7 +117,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self._gives_tickets = strategy.serving.remembers
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
-        self._polling = Polling()
+        self._polling = Polling(SUSPICIOUS)
         self._queue_length = QueueLength(engine)
         self.pool = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
         self._rounds: RoundClosures | None = None
@@ -210,7 +211,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self._raise_stored()
         if self.pending:
             self._endings.require_chief("done was called")
-            self._polling.found(self.engine.now, self.pending)
+            self._polling.found(self.engine.now, "done() was False", self.pending)
         return self.pending == 0
 
     @property

@@ -1,4 +1,4 @@
-"""A coordinator that is asked again and again whether all is done: where no virtual time passes in between, it never is, and it warns."""
+"""What is asked again and again whether it is done: where no virtual time passes in between, it never is, and it warns."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ import warnings
 
 __all__ = ["Polling"]
 
-SUSPICIOUS = 3
-
 
 class Polling:
     """Counts answers that are the same as the one before.
 
+    Args:
+        times: so many of them are suspicious.
+
     Example:
-        >>> polling = Polling()
+        >>> polling = Polling(3)
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
         ...     for now in (0.0, 0.0, 1.0, 1.0, 1.0, 1.0):
-        ...         polling.found(now, pending=2)
+        ...         polling.found(now, "done() was False", pending=2)
         >>> [str(warning.message)[:33] for warning in caught]
         ['done() was False 3 times at 1 s: ']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, times: int) -> None:
+        self.times = times
         self._last: tuple[float, int] | None = None
-        self._times = 0
+        self._count = 0
 
-    def found(self, now: float, pending: int) -> None:
-        """Note an answer: the virtual second, and how many closures are pending."""
-        self._times = self._times + 1 if (now, pending) == self._last else 1
+    def found(self, now: float, answer: str, pending: int = 1) -> None:
+        """Note an answer: the virtual second, the answer in words, and how many closures are pending."""
+        self._count = self._count + 1 if (now, pending) == self._last else 1
         self._last = now, pending
-        if self._times == SUSPICIOUS:
+        if self._count == self.times:
             warnings.warn(
-                f"done() was False {SUSPICIOUS} times at {now:.9g} s: virtual time stands still in between, so a loop over done() "
-                "would never end. Let it pass with sd.sleep(seconds) (not time.sleep), join() or fetch().",
+                f"{answer} {self.times} times at {now:.9g} s: virtual time stands still in between, so a loop that waits for another "
+                "answer would never end. Let it pass with sd.sleep(seconds) (not time.sleep), join() or fetch().",
                 RuntimeWarning,
                 stacklevel=3,
             )

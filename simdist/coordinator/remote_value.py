@@ -13,12 +13,15 @@ import jax
 import numpy as np
 
 from simdist.arguments import require_shallow
+from simdist.coordinator.polling import Polling
 from simdist.errors import NotFoundError
 from simdist.runtime.base import Engine
 from simdist.runtime.work import StepResult
 from simdist.uncopied import Uncopied
 
 __all__ = ["RemoteValue", "Result", "fetched"]
+
+SUSPICIOUS = 30
 
 
 class Result:
@@ -43,6 +46,14 @@ class Result:
         self.error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self.ended: Callable[[Result], None] | None = None
+        self.polling: Polling | None = None  # of those who look at its state
+
+    @property
+    def state(self) -> Literal["pending", "ready", "failed"]:
+        """How the closure stands now."""
+        if not self.ready.is_open:
+            return "pending"
+        return "ready" if self.error is None else "failed"
 
     def take(self, value: object) -> None:
         """What the worker has replied."""
@@ -168,17 +179,19 @@ class RemoteValue(Uncopied, instead="Take its number, fetch(), which can, and cl
 
     @property
     def state(self) -> Literal["pending", "ready", "failed"]:
-        """How its closure stands now; asking neither waits nor computes a number."""
-        if not self._result.ready.is_open:
-            return "pending"
-        return "ready" if self._result.error is None else "failed"
+        """How its closure stands now; asking neither waits nor computes a number. No virtual time passes: a loop needs `sd.sleep`."""
+        result = self._result
+        if result.state == "pending":
+            result.polling = result.polling or Polling(SUSPICIOUS)
+            result.polling.found(result.engine.now, f'the state of closure {result.number} was "pending"')
+        return result.state
 
     def __float__(self) -> float:
         return float(self.fetch())
 
     def __repr__(self) -> str:
         part = "".join(f"[{key!r}]" for key in self._path)
-        return f"RemoteValue(closure {self._result.number}{part}, {self.state})"
+        return f"RemoteValue(closure {self._result.number}{part}, {self._result.state})"
 
 
 def _in_words(value: object) -> str:

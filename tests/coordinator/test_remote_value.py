@@ -73,6 +73,18 @@ def test_parts_of_a_value_wait_at_their_fetch(coordinator: sd.ClusterCoordinator
     assert isinstance(part[0].get(), jax.Array) and part.state == "ready"
 
 
+def test_a_loop_over_the_state_at_a_second_that_stands_still_is_warned_of_once(coordinator: sd.ClusterCoordinator) -> None:
+    value, other = coordinator.schedule(lambda: sd.sleep(1.0)), coordinator.schedule(lambda: None)
+    for _ in range(20):
+        assert (value.state, other.state, repr(value), repr(value), repr(value)).count("pending") == 2
+    with pytest.warns(RuntimeWarning, match=r'the state of closure 0 was "pending" 30 times at 0 s.*sd\.sleep') as caught:
+        for _ in range(20):
+            assert value.state == value["part"].state == "pending"
+    assert len(caught) == 1 and caught[0].filename == __file__
+    while value.state == "pending":
+        sd.sleep(0.02)
+
+
 @pytest.mark.parametrize(
     ("key", "words"), [("loss", r"\['loss'\]: KeyError.*a dict with the keys \['a'\]"), (0, r"has no part \[0\]: KeyError")]
 )
