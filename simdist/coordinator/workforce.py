@@ -13,6 +13,7 @@ from typing import assert_never
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.queue import ClosureDecision, ClosureQueue
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
+from simdist.interrupts import delayed_interrupts
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.work import WorkerPool
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -99,11 +100,12 @@ class Workforce:
         """
         self.strategy.require_changeable_workers()
         require_one_worker(self.strategy.variables)
-        name = self.engine.add_task("worker")
-        self.strategy.change_workers([*self.strategy.workers, name])
-        self.pool.add(name)
-        self.engine.subscribe([name], self._changed)
-        self._note(name, f"{name} joins")
+        with delayed_interrupts():  # a task of which the coordinator does not know would never get a closure
+            name = self.engine.add_task("worker")
+            self.strategy.change_workers([*self.strategy.workers, name])
+            self.pool.add(name)
+            self.engine.subscribe([name], self._changed)
+            self._note(name, f"{name} joins")
         return name
 
     def remove(self, name: str) -> None:
@@ -124,10 +126,11 @@ class Workforce:
                 "coordinator.add_worker() first."
             )
         self.strategy.require_changeable_workers()
-        self.pool.remove(name)
-        self.strategy.change_workers([other for other in workers if other != name])
-        self._note(name, f"{name} leaves")
-        self.decided(self.queue.worker_down(name), -1)
+        with delayed_interrupts():  # what a worker runs that has left would never end
+            self.pool.remove(name)
+            self.strategy.change_workers([other for other in workers if other != name])
+            self._note(name, f"{name} leaves")
+            self.decided(self.queue.worker_down(name), -1)
 
     def _note(self, name: str, text: str) -> None:
         self.engine.trace.instant(name, "resize", text, self.engine.now, workers=len(self.strategy.workers))
