@@ -110,7 +110,7 @@ class ServerRecovery(ABC):
     def started(self, task: Task) -> None:
         """The server's process has been started again."""
         size_bytes = self._kept_bytes()
-        if self.is_lost or not size_bytes:
+        if self.is_lost or not self.kept:
             self.is_serving = True
         else:
             self._bring_back(task.process, size_bytes)

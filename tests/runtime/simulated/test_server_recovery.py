@@ -322,6 +322,19 @@ def test_a_look_at_variables_that_are_lost_says_why_no_recovery_has_brought_them
         assert float(second.numpy()) == 2.0
 
 
+@pytest.mark.parametrize("recovery", ["replica", "checkpoint"])
+def test_a_server_whose_variables_are_all_empty_gets_them_back(recovery: Any) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, recovery=recovery)
+    with strategy.scope():
+        empty, other = sd.Variable(np.zeros((0, 3), np.float32)), sd.Variable(np.float32(2.0))
+    coordinator = sd.ClusterCoordinator(strategy)
+    cluster.faults.crash("ps:0", at=1.0, restart_after=1.0)
+    sd.sleep(5.0, cluster)
+    assert empty.numpy().shape == (0, 3)
+    assert coordinator.schedule(sd.function(lambda: empty.value.sum() + other.value)).fetch() == 2.0
+
+
 def test_an_update_that_waits_for_another_server_counts_once_however_many_come_meanwhile() -> None:
     cluster = sd.Cluster({"worker": 4, "ps": 3})
     strategy = sd.ParameterServerStrategy(cluster, recovery="replica")
