@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from simdist.hardware import MemoryAccount
 from simdist.program.values import Bundle, num_bytes
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.state import GroupStates
@@ -72,6 +71,7 @@ class ServerRecovery(ABC):
         self.is_serving = True
         self.is_lost = False
         self.kept: Held = {}
+        self._reserved: dict[str, int] = {}  # the memory for what is being brought back, by cell
 
     @abstractmethod
     def changed(self, change: Change) -> None:
@@ -94,6 +94,8 @@ class ServerRecovery(ABC):
 
     def died(self, task: Task) -> None:
         """A task has died; what it held has not been dropped yet."""
+        if task is self.task:
+            self._reserved = {}  # went with the memory of its process
         if task is self.task and (self.is_serving or self.is_lost):  # else what was kept is still kept: it was not back yet
             self.is_serving = False
             saved = self._saved()
@@ -104,6 +106,7 @@ class ServerRecovery(ABC):
     def lose(self) -> None:
         """What was kept is gone while the server is away."""
         self.is_lost, self.kept = True, {}
+        self._give_up_reserved()
         self.is_serving = self.task.alive
         self.forget()
 
@@ -113,6 +116,7 @@ class ServerRecovery(ABC):
         if self.is_lost or not self.kept:
             self.is_serving = True
         else:
+            self._reserve()
             self._bring_back(task.process, size_bytes)
 
     def held(self) -> Held:
@@ -127,10 +131,12 @@ class ServerRecovery(ABC):
     def _restored(self, process: Incarnation, began_s: float) -> None:
         if process is not self.task.process or not process.alive or self.is_lost:
             return
+        self._give_up_reserved()
         for number, (bundle, version) in self.kept.items():
             self.states.bundles[number], self.states.versions[number] = bundle, version
             self.states.lie_at(number, (self.task.name,))
-            self._allocate(self.task.memory, number)
+            for cell in self.states.groups[number].kept:
+                self.task.memory.allocate(cell.name, cell.aval.size_bytes)
         size_bytes = self._kept_bytes()
         text = f"variables of {self.task.name} are back"
         self.task.trouble = self.trace.span(
@@ -142,6 +148,14 @@ class ServerRecovery(ABC):
     def _kept_bytes(self) -> int:
         return sum(num_bytes(bundle.avals) for bundle, _ in self.kept.values())
 
-    def _allocate(self, memory: MemoryAccount, number: int) -> None:
-        for cell in self.states.groups[number].kept:
-            memory.allocate(cell.name, cell.aval.size_bytes)
+    def _reserve(self) -> None:
+        """Hold the memory for what is brought back: a variable that is made meanwhile and leaves no room for it is refused."""
+        for number in self.kept:
+            for cell in self.states.groups[number].kept:
+                self.task.memory.allocate(cell.name, cell.aval.size_bytes)
+                self._reserved[cell.name] = self._reserved.get(cell.name, 0) + cell.aval.size_bytes
+
+    def _give_up_reserved(self) -> None:
+        reserved, self._reserved = self._reserved, {}
+        for name, size_bytes in reserved.items():
+            self.task.memory.release(name, size_bytes)

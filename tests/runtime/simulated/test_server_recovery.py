@@ -11,7 +11,7 @@ import pytest
 import simdist as sd
 from sampling import sampled
 from simdist import keras
-from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from simdist.runtime.simulated import chain, server_recovery
 from tests.coordinator.rounds_of_training import Trained, trained
 
@@ -333,6 +333,32 @@ def test_a_server_whose_variables_are_all_empty_gets_them_back(recovery: Any) ->
     sd.sleep(5.0, cluster)
     assert empty.numpy().shape == (0, 3)
     assert coordinator.schedule(sd.function(lambda: empty.value.sum() + other.value)).fetch() == 2.0
+
+
+@pytest.mark.parametrize("second", [None, "ps:0", "ps:1"])
+def test_a_variable_made_while_a_server_gets_its_own_back_leaves_room_for_them(second: str | None) -> None:
+    cluster = sd.Cluster(
+        {"worker": 1, "ps": 2}, hardware={"ps": sd.hardware.Device(memory=3000.0)}, network=sd.hardware.Network(bandwidth=1e3)
+    )
+    strategy = sd.ParameterServerStrategy(cluster, recovery="replica")
+    with strategy.scope():
+        first, _ = sd.Variable(np.ones(400, np.float32), name="first"), sd.Variable(np.float32(0.0))
+    coordinator = sd.ClusterCoordinator(strategy)
+    cluster.faults.crash("ps:0", at=1.0, restart_after=1.0)
+    sd.sleep(2.5, cluster)  # 1600 bytes take 1.6 s
+    memory = cluster.engine.memory("ps:0")  # type: ignore[attr-defined]
+    with strategy.scope(), pytest.raises(ResourceExhaustedError, match=r"of which 1\.6 KiB are in use.*first"):
+        sd.Variable(np.ones(500, np.float32))
+    if second is None:
+        sd.sleep(2.0, cluster)
+        assert coordinator.schedule(sd.function(lambda: first.value.sum())).fetch() == 400.0
+        assert memory.in_use_bytes == 1600
+    else:
+        cluster.faults.crash(second, at=cluster.now, restart_after=0.5)
+        sd.sleep(0.1, cluster)
+        assert memory.in_use_bytes == 0
+        sd.sleep(5.0, cluster)
+        assert memory.in_use_bytes == (1600 if second == "ps:0" else 0)
 
 
 def test_an_update_that_waits_for_another_server_counts_once_however_many_come_meanwhile() -> None:
