@@ -7,7 +7,8 @@ from typing import Protocol
 
 from simdist.trace import Trace
 from simdist.trace.difference import first_difference
-from simdist.trace.records import Span
+from simdist.trace.facts import canonical_json
+from simdist.trace.records import Instant, Span
 
 __all__ = ["Comparison", "Traced", "compare"]
 
@@ -76,13 +77,39 @@ def compare(first: Traced, second: Traced) -> Comparison:
     places = first_difference(*traces), first_difference(*reversed(traces))
     if places == (None, None):
         return Comparison(None)
-    found = [_record(trace, place) for trace, place in zip(traces, places, strict=True)]
-    return Comparison(min(end_s for end_s, text in found if text), found[0][1], found[1][1])
+    records = [_record(trace, place) for trace, place in zip(traces, places, strict=True)]
+    same_until_s = min(_end_s(record) for record in records if record is not None)
+    return Comparison(same_until_s, *_apart(*records))
 
 
-def _record(trace: Trace, number: int | None) -> tuple[float, str]:
-    if number is None or number >= trace.recorded:
-        return 0.0, ""
-    record = trace.record(number)
-    end_s = record.end_s if isinstance(record, Span) else record.time_s
-    return end_s, f"{record.lane} {record.category} {record.name}"
+def _record(trace: Trace, number: int | None) -> Span | Instant | None:
+    return None if number is None or number >= trace.recorded else trace.record(number)
+
+
+def _end_s(record: Span | Instant) -> float:
+    return record.end_s if isinstance(record, Span) else record.time_s
+
+
+def _apart(*records: Span | Instant | None) -> list[str]:
+    """What the records are, in as few words as tell one from the other."""
+    texts: list[str] = []
+    for words in (_what, _when, _with_what):
+        texts = [
+            text if record is None else f"{text} {words(record)}".strip() for text, record in zip(texts or ("", ""), records, strict=True)
+        ]
+        if texts[0] != texts[1]:
+            break
+    return texts
+
+
+def _what(record: Span | Instant) -> str:
+    says_it = record.category in record.name.split()  # "crash of worker:1" is a crash, and needs no word more
+    return f"{record.lane} {record.name if says_it else f'{record.category} {record.name}'}"
+
+
+def _when(record: Span | Instant) -> str:
+    return f"from {record.start_s!r} to {record.end_s!r} s" if isinstance(record, Span) else f"at {record.time_s!r} s"
+
+
+def _with_what(record: Span | Instant) -> str:
+    return f"with {canonical_json(record.facts)}"
