@@ -279,8 +279,9 @@ class Session(Uncopied, instead="session.fork(session.now) is another one, and s
         run.check(plain)
         self._branch.advance(UntilEvents(run.clock.events))  # a program that has not begun comes to its first wait
         if run.is_over:
+            why = "" if run.error is None else f" with {type(run.error).__name__}: {run.error}".rstrip(".: ")
             raise FailedPreconditionError(
-                f"The program is {self.state} at {self.now:.6f} s. Go back with session.rewind(t), and inject there."
+                f"The program has {self.state} at {self.now:.6f} s{why}. Go back with session.rewind(t), and inject there."
             )
         return run.inject(plain)
 

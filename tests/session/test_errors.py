@@ -27,7 +27,7 @@ def test_error_ends_the_session_with_its_second_and_a_rewind_goes_back_before_it
         with pytest.raises(RuntimeError, match="not enough"):
             session.advance()
     assert (session.state, session.now) == ("failed", 1.0) and isinstance(session.error, RuntimeError)
-    with pytest.raises(errors.FailedPreconditionError, match=r"failed at 1\.000000 s.*rewind"):
+    with pytest.raises(errors.FailedPreconditionError, match=r"has failed at 1\.000000 s with RuntimeError: not enough\. .*rewind"):
         session.inject({"kind": "crash", "task": "worker:0"})
     with pytest.raises(errors.FailedPreconditionError, match="no result"):
         _ = session.result

@@ -48,3 +48,12 @@ def test_a_program_that_fails_is_shown_with_its_error_once(capsys: pytest.Captur
         "    ValueError: 3 is not 4",
         "    but less",
     ]
+
+
+def test_what_was_done_before_a_verb_that_cannot_be_done_is_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    lab = sw.Lab(lambda cluster: sd.ParameterServerStrategy(cluster), sd.Cluster({"worker": 0, "ps": 1}))
+    with pytest.raises(sd.errors.FailedPreconditionError, match=r"has failed at .* needs at least one worker"):
+        lab.script([{"verb": "seek", "t_s": 0.5}, {"verb": "inject", "fault": CRASH}])
+    table = capsys.readouterr().out.splitlines()
+    assert len(table) == 3 and table[1].startswith("seek t_s=0.5") and "InvalidArgumentError: ParameterServerStrategy needs" in table[2]
+    assert lab.state["state"] == "failed", "the picture is of what was done, too"

@@ -62,17 +62,20 @@ class Lab(SessionWidget):
             messages: as the front end sends them: ``{"verb": "inject", "fault": {...}}``, ``{"verb": "seek", "t_s": 0.01}``, ...
 
         Raises:
-            SimdistError, TypeError: they are no list of dicts, or one cannot be carried out; those before it have been.
+            SimdistError, TypeError: they are no list of dicts, or one cannot be carried out; those before it have been, and are in the table.
             KeyboardInterrupt: Ctrl-C; what was done so far stays.
         """
         lines: list[tuple[str, ...]] = []
         parts = cast(object, messages)
         if not isinstance(parts, (list, tuple)) or not all(isinstance(part, Mapping) for part in cast(list[object], parts)):
             raise TypeError(f'script takes a list of dicts, for example [{{"verb": "advance"}}]; got {messages!r:.100}.')
-        for message in messages:
-            given = dict(message)
-            known = self.session.error
-            answer = self.verbs.perform(given.pop("verb", None), given)
-            lines.append(line_of(message, answer, self.session, known))
-        self.show()
-        print(as_text(lines))
+        try:
+            for message in messages:
+                given = dict(message)
+                known = self.session.error
+                answer = self.verbs.perform(given.pop("verb", None), given)
+                lines.append(line_of(message, answer, self.session, known))
+        finally:  # those before one that cannot be carried out may say why it cannot
+            self.show()
+            if lines:
+                print(as_text(lines))
