@@ -100,6 +100,8 @@ def test_lesson_06_looks_at_all_servers_and_at_the_shards_that_there_are(capsys:
     percent = 100 * float((names["drawn"][0, 0] < 12_500).mean())
     assert f"of 1024 ids, {percent:.1f}% are rows of shard 0;" in printed
     assert "row 0 on ps:0: in 8 of 8 reads" in printed
+    run("06", names, (31, {"(1, 2, 4, 8)": "(1, 2)"}))
+    assert capsys.readouterr().out.count("2 servers, ") == 3 and len(names["shares"]) == 3
 
 
 def test_lesson_07_says_who_died_and_which_closure_was_given_away(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ class Lab(SessionWidget):
             messages: as the front end sends them: ``{"verb": "inject", "fault": {...}}``, ``{"verb": "seek", "t_s": 0.01}``, ...
 
         Raises:
-            SimdistError, TypeError: they are no list of dicts, or one cannot be carried out; those before it have been, and are in the table.
+            SimdistError, TypeError: they are no list of dicts, or one cannot be carried out; those before it have been: see the table.
             KeyboardInterrupt: Ctrl-C; what was done so far stays.
         """
         lines: list[tuple[str, ...]] = []
