@@ -169,9 +169,11 @@ class Closure:
 
     def _has_run_out(self, worker: Worker) -> OutOfRangeError:
         empty = " Where its share has no rows at all (there may be more workers than rows), repeat() does not help: give each worker some."
+        counted = worker.steps or isinstance(self.fn, StepFunction)  # what a plain function takes by itself is no step
+        steps = f"; the worker has taken {worker.steps} steps, of all its datasets together" if counted else ""
         return OutOfRangeError(
-            f"The dataset of {worker.name} has run out; the worker has taken {worker.steps} steps, of all its datasets together. Schedule "
-            f"fewer steps, or end the dataset with .repeat().{'' if worker.steps else empty}"
+            f"The dataset of {worker.name} has run out{steps}. Schedule fewer {'steps' if counted else 'closures'}, or end the dataset "
+            f"with .repeat().{'' if worker.steps else empty}"
         )
 
     def linked(self, call: StepCall, worker: str) -> LinkedStep:

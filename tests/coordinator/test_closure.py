@@ -98,7 +98,7 @@ def test_a_dataset_that_has_run_out_in_a_plain_function_is_the_same_error(strate
     dataset = iter(sd.ClusterCoordinator(strategy).create_per_worker_dataset(lambda: sd.Dataset.range(2).batch(2)))
     closure, worker = closure_of(strategy, lambda iterator: int(next(iterator).sum()), dataset), Worker("worker:1")
     assert closure.run(worker, no_step) == 1
-    with pytest.raises(OutOfRangeError, match=r"The dataset of worker:1 has run out"):
+    with pytest.raises(OutOfRangeError, match=r"The dataset of worker:1 has run out\. Schedule fewer closures, or .*repeat"):
         closure.run(worker, no_step)
     assert running_closure.get() is None
 
