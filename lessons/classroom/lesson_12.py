@@ -51,6 +51,7 @@ NEAR = 0.15
 ENOUGH_MS = 0.55  # a cost is shown with one digit, so half a millisecond looks like up to this
 OF_THE_NETWORK = ("partition", "drop", "delay", "duplicate", "slow_link")
 ROUNDING_S = 1e-9
+EXAMPLE_S = {"at": "0.0120", "until": "0.0130"}
 
 
 def training(cluster: sd.Cluster) -> Any:
@@ -123,10 +124,11 @@ def limits_broken(fault: dict[str, Any]) -> str | None:
     """What a fault of the second exercise has that it must not have."""
     if fault.get("kind") not in OF_THE_NETWORK:
         return f"its 'kind' is {described(fault.get('kind'))}: give one that breaks the network only, {', '.join(OF_THE_NETWORK)}."
-    for name in ("at", "until"):
+    for name in EXAMPLE_S:
         value = fault.get(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return f"it says {described(value)} as {name!r}: give the virtual second, for example 'at': 0.0120."
+            given = f"says {described(value)} as {name!r}" if name in fault else f"has no {name!r}"
+            return f"it {given}: give the virtual second, for example {name!r}: {EXAMPLE_S[name]}."
     if not KILLED_AT_S <= fault["at"] < seconds_without():
         return f"it begins at {fault['at']!r:.20} s: give a second from 0.0099 to {seconds_without():.4f}, while the training runs."
     if not 0 <= fault["until"] - fault["at"] <= LONGEST_S + ROUNDING_S:
@@ -161,8 +163,8 @@ second_exercise = Exercise(
         "A worker waits 30 s for a reply that is lost. Lose everything between worker:1 and a server for a millisecond, by drop or by "
         "partition.",
     ),
-    why="The fault is over after a millisecond, but the worker waits for a reply that never comes, until its call times out. How long a "
-    "fault lasts says little about what it costs.",
+    why="The fault is over after a millisecond, but the worker goes on waiting: for a reply that was lost, until its call times out, or "
+    "for one that is late. How long a fault lasts says little about what it costs.",
 )
 
 

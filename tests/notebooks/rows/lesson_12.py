@@ -40,6 +40,10 @@ ROWS = {
             (line(until=0.011), "'until' is at most 'at' + 0.001"),
             (line(at=None), "it says None as 'at'"),
             (line(until="now"), "as 'until'"),
+            (
+                {name: figure for name, figure in LINE.items() if name != "until"},
+                "it has no 'until': give the virtual second, for example 'until'",
+            ),
             (line(at=1.0, until=1.001), "it begins at 1.0 s"),
             (line(a="worker:7"), "the fault was refused"),
             (line(kind="cut"), "breaks the network only"),
