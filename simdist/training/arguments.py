@@ -126,7 +126,7 @@ def explaining_fixed_batches(model: StrategyModel, features: Tree) -> Iterator[N
     """
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last where Keras was about to build the model with this batch
         inputs: Sequence[keras.KerasTensor] = keras.tree.flatten(getattr(model, "inputs", None) or [])
         fixed = next((tensor.shape[0] for tensor in inputs if tensor.shape and tensor.shape[0] is not None), None)
         rows, replicas = jax.tree_util.tree_leaves(features)[0].shape[0], strategy_of(model).num_replicas_in_sync
@@ -134,7 +134,7 @@ def explaining_fixed_batches(model: StrategyModel, features: Tree) -> Iterator[N
             error.add_note(
                 f"{model.name} is made for batches of {fixed} rows, and was called with {rows}. In training each of {replicas} replicas "
                 f"calls it with its part of a batch: give fit batches of {fixed * replicas} rows. evaluate and predict call it with whole "
-                f"batches, which have to be of {fixed} rows."
+                f"batches, which have to be of {fixed} rows; in fit, validation_batch_size={fixed} says so."
             )
         raise
 

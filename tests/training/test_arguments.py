@@ -52,6 +52,24 @@ def test_a_model_for_batches_of_one_size_says_which_batches_replicas_need() -> N
     assert any("called with 2" in note and "give fit batches of 8 rows" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.parametrize("rows", [8, 6])  # a first batch of another size, and a last one
+def test_a_model_for_batches_of_one_size_says_which_batches_evaluation_needs(rows: int) -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = keras.Sequential([keras.Input(batch_shape=(4, 3)), keras.layers.Lambda(lambda x: keras.ops.reshape(x, (4, 3)))])
+        model.compile(None, "mse")
+    data, size = (X[:rows], X[:rows]), 8 if rows == 8 else 4
+    calls: list[Callable[[], Any]] = [
+        lambda: model.evaluate(*data, batch_size=size, verbose=0),
+        lambda: model.predict(X[:rows], batch_size=size, verbose=0),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="reshape") as caught:
+            call()
+        (note,) = [note for note in caught.value.__notes__ if "made for batches of 4" in note]
+        assert f"called with {rows if rows == 8 else 2}" in note
+        assert "validation_batch_size=4" in note
+
+
 def test_a_split_for_validation_is_that_of_keras() -> None:
     assert "val_loss" in agree(X, LABELS, validation_split=0.3)
     agree(X, LABELS, sample_weight=np.arange(20.0), validation_split=0.3, validation_batch_size=4)

@@ -20,7 +20,7 @@ from simdist.program.arrays import Tree
 from simdist.program.operations import Reference
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import get_replica_context
-from simdist.training.arguments import overrides
+from simdist.training.arguments import explaining_fixed_batches, overrides
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel
 from simdist.training.missing_rows import MissingRows, num_rows_of, with_rows
@@ -122,7 +122,9 @@ def test_in_turn(model: StrategyModel, numbers: Sequence[int]) -> Forward:
     def step(iterator: Iterator[Tree], state: Tree) -> Tree:
         held, metrics = state
         given = _with(_read(model.non_trainable_variables), numbers, held)
-        logs, (_, after, metrics) = model.test_step((_read(model.trainable_variables), given, metrics), next(iterator))
+        data = next(iterator)
+        with explaining_fixed_batches(model, unpack_x_y_sample_weight(data)[0]):
+            logs, (_, after, metrics) = model.test_step((_read(model.trainable_variables), given, metrics), data)
         return logs, ([after[number] for number in numbers], metrics)
 
     return step
@@ -134,7 +136,8 @@ def prediction_in_turn(model: StrategyModel, numbers: Sequence[int]) -> Forward:
     def step(iterator: Iterator[Tree], state: Tree) -> Tree:
         data = next(iterator)
         given = _with(_read(model.non_trainable_variables), numbers, state)
-        outputs, after = model.predict_step((_read(model.trainable_variables), given), data if isinstance(data, tuple) else (data,))
+        with explaining_fixed_batches(model, unpack_x_y_sample_weight(data)[0]):
+            outputs, after = model.predict_step((_read(model.trainable_variables), given), data if isinstance(data, tuple) else (data,))
         return outputs, [after[number] for number in numbers]
 
     return step

@@ -23,6 +23,7 @@ from simdist.program.traces import jaxpr_and_shapes_of, jaxpr_of, shapes_of
 from simdist.strategies.base import Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.additive import adds_up
+from simdist.training.arguments import explaining_fixed_batches
 from simdist.training.keras_model import StrategyModel, strategy_of
 from simdist.training.step import Example
 from simdist.variables.keras_objects import KerasVariable
@@ -50,19 +51,20 @@ class Probe:
 
 def probe_test(model: StrategyModel, batch: Example) -> Probe:
     """What ``test_step`` does with a batch of this shape."""
-    return _probed(model, lambda: _probe_test(model, batch))
+    return _probed(model, batch, lambda: _probe_test(model, batch))
 
 
 def probe_prediction(model: StrategyModel, batch: Example) -> Probe:
     """What ``predict_step`` does with a batch of this shape."""
-    return _probed(model, lambda: _probe_prediction(model, batch))
+    return _probed(model, batch, lambda: _probe_prediction(model, batch))
 
 
 @traced_once()
-def _probed(model: StrategyModel, probe: Callable[[], Probe]) -> Probe:
+def _probed(model: StrategyModel, batch: Example, probe: Callable[[], Probe]) -> Probe:
     """What is found; of an eager step that needs values, and so cannot be traced without, the worst."""
     try:
-        return probe()
+        with explaining_fixed_batches(model, _features(batch)):
+            return probe()
     except Exception:
         if not model.run_eagerly:
             raise
