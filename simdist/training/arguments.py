@@ -129,7 +129,8 @@ def explaining_fixed_batches(model: StrategyModel, features: Tree) -> Iterator[N
     except (TypeError, ValueError, RuntimeError) as error:  # the last where Keras was about to build the model with this batch
         inputs: Sequence[keras.KerasTensor] = keras.tree.flatten(getattr(model, "inputs", None) or [])
         fixed = next((tensor.shape[0] for tensor in inputs if tensor.shape and tensor.shape[0] is not None), None)
-        rows, replicas = jax.tree_util.tree_leaves(features)[0].shape[0], strategy_of(model).num_replicas_in_sync
+        rows = next((leaf.shape[0] for leaf in jax.tree_util.tree_leaves(features) if getattr(leaf, "shape", ())), fixed)
+        replicas = strategy_of(model).num_replicas_in_sync
         if fixed is not None and rows != fixed and replicas > 1:
             error.add_note(
                 f"{model.name} is made for batches of {fixed} rows, and was called with {rows}. In training each of {replicas} replicas "
