@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from math import inf
 
 from simdist.simulation.links import Flow, Link
 
@@ -70,6 +71,6 @@ def max_min(flows: Iterable[Flow], links: Iterable[Link]) -> list[tuple[Flow, Li
             del pending[flow]
             result.append((flow, full, rate))
             for link in flow.links:
-                left[link] = max(0.0, left[link] - rate)
+                left[link] = max(0.0, left[link] - rate) if left[link] < inf else inf
                 growing[link] -= 1
     return result

@@ -8,6 +8,8 @@ whatever the level does in between. So a change of level touches the link, not i
 A link with own flows keeps *books*: how many guests it has from which bottleneck, and what they take together. A link
 without own flows needs none as long as no guest is faster than its *allowance*, the capacity divided by the number of
 flows that it has room for; each bottleneck knows the smallest allowance on the routes of its own flows, its *ceiling*.
+A link of infinite bandwidth never keeps books: nothing is too fast for it, its own flows end in the moment in which they
+come, and what infinite rates leave of each other is no number.
 
 Invariants, between two settlements:
 
@@ -170,6 +172,8 @@ def make_room(link: Link) -> float:
 
 def open_books(link: Link) -> None:
     """Register all guests."""
+    if link.bandwidth_bytes_per_s == inf:
+        return
     link.books = True
     for flow in link.flows:
         bottleneck = flow.bottleneck

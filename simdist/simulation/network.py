@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappush
-from math import isfinite
+from math import inf, isfinite
 from typing import TypeVar, overload
 
 from simpy.events import NORMAL
@@ -176,7 +176,8 @@ class SharedLinks(ClosedForm):
         quiet: QuietFlows | None = link.quiet
         if quiet is not None:
             served = quiet.served(self.clock.now)
-            carried += sum(min(served, load.size_bytes) for load in quiet.course.loads if link in load.links)
+            # Where nothing limits them, `served` is no number before their end, and all bytes have arrived.
+            carried += sum(min(load.size_bytes, served) for load in quiet.course.loads if link in load.links)
         return carried
 
     def bytes_arrived(self, link: Link) -> float:
@@ -203,7 +204,7 @@ class SharedLinks(ClosedForm):
         flow.bottleneck = narrowest
         flow.ends_at = num_bytes = flow.num_bytes
         narrowest.num_own = 1
-        narrowest.books = True
+        narrowest.books = bandwidth < inf
         narrowest.level = narrowest.ceiling = bandwidth
         narrowest.updated_s = now = self.clock.now
         narrowest.queue.append((num_bytes, flow.sequence, flow))

@@ -38,6 +38,21 @@ def test_random_flows_end_alike_when_queues_often_count_from_zero_again(monkeypa
         assert_like_the_fluid_model(Simulation(random_story(seed)).run())
 
 
+@pytest.mark.parametrize("patience", [400, -100_000])
+def test_links_without_a_limit_are_like_links_that_are_wide_enough(patience: int) -> None:
+    for seed in range(80):
+        story = random_story(seed)
+        wide = range(seed % 2, len(story.capacities), 2)
+        story.happenings = [each for each in story.happenings if each[1] != "bandwidth" or each[2][0] not in wide]
+        found: list[dict[int, float]] = []
+        for capacity in (1e15, float("inf")):
+            for link in wide:
+                story.capacities[link] = capacity
+            simulation = Simulation(story, patience).run()
+            found.append(simulation.ends | {-link: simulation.shared.bytes_carried(simulation.links[link - 1]) for link in wide if link})
+        assert found[1] == pytest.approx(found[0], rel=1e-9)
+
+
 # -- invariants ---------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import gc
 import random
 import weakref
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -300,6 +301,13 @@ def test_bytes_that_have_arrived_count_at_the_end_of_their_load() -> None:
             for until_s, arrived in ((1.9, [0.0, 0.0, 0.0]), (2.1, [100.0, 0.0, 100.0]), (4.1, [100.0, 300.0, 400.0])):
                 run = Run(Program((100.0,) * 3, (Transfer(parts, is_whole),), ((0.0, "start", 0),)), closed_form, until_s)
                 assert [run.shared.bytes_arrived(link) for link in run.links] == arrived
+
+
+def test_link_without_a_limit_has_carried_all_bytes_in_the_moment_in_which_they_start() -> None:
+    shared, port = SharedLinks(Clock()), Link("in", float("inf"))
+    loads: Any = [SimpleNamespace(links=(port,), size_bytes=5.0)]
+    shared.start_course(Course(loads, 0), len)
+    assert shared.bytes_carried(port) == 5.0
 
 
 # -- what is left -------------------------------------------------------------------------------------------------
