@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import TypeVar, overload
 
 import jax
+import numpy as np
 
 from simdist.arguments import END_S, name_of_function, number, require_function, require_shallow
 from simdist.caches import BoundedCache
@@ -27,7 +28,7 @@ from simdist.program.eager_programs import eager_program, example_of
 from simdist.program.explained_errors import explained, explaining_tracing, require_of_dataset
 from simdist.program.joined_updates import with_joined_updates
 from simdist.program.markers import ArgumentMarker
-from simdist.program.narrowing import require_numbers
+from simdist.program.narrowing import kept_dtype, narrowed, require_numbers
 from simdist.program.object_steps import ObjectSteps
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.results import Results
@@ -258,6 +259,8 @@ class StepFunction:
         found = kept.sort(results)
         for array in found:
             require_numbers(array.dtype.name, f"a result of {self.name}")
+            if isinstance(array, (np.ndarray, np.generic)):  # JAX would change numbers of 64 bits without a word
+                narrowed(np.asarray(array), kept_dtype(array.dtype), f"a result of {self.name}")
         return found
 
 

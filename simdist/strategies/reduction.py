@@ -90,6 +90,7 @@ def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: C
         return _result(op, _all_reduced(value.tracer, op, _summand(op, local_value), axis, options), local_value)
     if isinstance(value, PerReplica):
         parts = [_array(part, "a value of reduce") for part in value.values]
+        _require_one_dtype(parts, f"reduce({op.name})")
         return _result(op, _added(op, [_summand(op, part) for part in parts], axis), parts[0])
     _require_summand(op, value)
     if op is ReduceOp.SUM and num_replicas > 1:
@@ -144,6 +145,18 @@ def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:
 def _sum_over(value: Any, axes: tuple[int, ...]) -> Any:
     """A sum in the dtype of its summands, as those over replicas are, and as tf.reduce_sum is; that of JAX would be wider."""
     return jnp.sum(value, axis=axes, dtype=value.dtype)
+
+
+def _require_one_dtype(parts: list[Any], what: str) -> None:
+    """Refuse values of several dtypes, of which JAX would choose one without a word. Python's numbers, of no dtype, go with any.
+
+    Raises:
+        InvalidArgumentError: there are several.
+    """
+    dtypes = [part.dtype.name for part in parts if not getattr(part, "weak_type", False)]
+    if len(set(dtypes)) > 1:
+        wanted = jnp.result_type(*dtypes).name
+        raise InvalidArgumentError(f"{what} needs values of one dtype; got {dtypes}. Cast them in the replicas: value.astype({wanted!r}).")
 
 
 def _added(op: ReduceOp, parts: list[Any], axis: Axis) -> Any:
@@ -232,6 +245,7 @@ def _joined(parts: list[Any], axis: int) -> Any:
     rests = {(*part.shape[:position], *part.shape[position + 1 :]) for part in parts}
     if len(rests) > 1:
         raise InvalidArgumentError(f"gather along axis {axis} needs equal other axes; got shapes {[tuple(part.shape) for part in parts]}.")
+    _require_one_dtype(parts, "gather")
     return jnp.concatenate(parts, axis=position)
 
 

@@ -51,6 +51,25 @@ def test_a_run_returns_no_arrays_of_strings() -> None:
         strategy.run(lambda words: words, args=(WORDS[0],))
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_values_of_several_dtypes_cannot_be_combined(operation: Callable[[Any, Any], Any]) -> None:
+    values = sd.PerReplica([np.ones(1, np.int32), np.ones(1, np.float16)])
+    with pytest.raises(InvalidArgumentError, match=r"values of one dtype; got \['int32', 'float16'\]. Cast .*astype\('float16'\)"):
+        operation(sd.MirroredStrategy(2), values)
+
+
+def test_numbers_of_python_have_no_dtype_that_others_would_have_to_have() -> None:
+    assert float(sd.MirroredStrategy(2).reduce("sum", sd.PerReplica([1, 2.5]), axis=None)) == 3.5
+
+
+@pytest.mark.parametrize("large", [np.array([2**40]), np.array([1e300])], ids=["int64", "float64"])
+def test_a_run_returns_no_numbers_that_jax_would_change(large: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"a result of \S+ has \S+, which does not fit"):
+        sd.MirroredStrategy(2).run(lambda x: x, args=(large,))
+    found = sd.MirroredStrategy(2).run(lambda x: x // x, args=(large,))
+    assert found.values[1].tolist() == [1.0]
+
+
 def test_a_run_may_look_at_strings() -> None:
     strategy = sd.MirroredStrategy(2)
     found = strategy.run(lambda words, word: float(words[0] == "b") + 2.0 * (word == "b"), args=(WORDS[0], WORDS[1]))
