@@ -58,5 +58,5 @@ def test_copy_of_a_trace_goes_its_own_way(duplicate: Callable[[Any], Any]) -> No
 @pytest.mark.parametrize("duplicate", COPIES)
 def test_cluster_and_remote_value_say_what_to_take_instead(duplicate: Callable[[Any], Any], run: tuple[Any, Any]) -> None:
     for thing in run:
-        with pytest.raises(TypeError, match=r"a simulated cluster lives in this process\. Take .*cluster\.trace"):
+        with pytest.raises(TypeError, match=r"a cluster lives in this process, with all that it has\. Take .*cluster\.trace"):
             duplicate(thing)
