@@ -74,9 +74,10 @@ class InPlace:
         arrays: list[Array] = []
         for register in reads:
             arrays.extend(self.files[register >> INDEX_BITS].get(register))
-        is_borrowed = reads[0] in self.files[reads[0] >> INDEX_BITS].borrowed
-        results = run_kernel(branch.site.kernel if is_borrowed else donating(branch.site.kernel), [*arrays, *branch.arguments(fed)])
-        self.files[reads[0] >> INDEX_BITS].drop(reads[0])
+        file = self.files[reads[0] >> INDEX_BITS]
+        kernel = branch.site.kernel if reads[0] in file.borrowed else donating(branch.site.kernel, file.tables)
+        results = run_kernel(kernel, [*arrays, *branch.arguments(fed)])
+        file.lose_tables(reads[0])
         for register, part in zip(writes, branch.site.split(results), strict=True):
             self.files[register >> INDEX_BITS].put(register, part)
 
@@ -94,12 +95,12 @@ def uses_tables(site: Site, position: int, tables: frozenset[int]) -> bool:
 
 
 class DonatingKernel:
-    """A kernel of rows, compiled so that it writes into the tables that it changes."""
+    """A kernel of rows, compiled so that it writes into those of these inputs that are tables which it changes."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, inputs: frozenset[int]) -> None:
         form = row_form(kernel)
         assert form is not None
-        tables = tuple([port.input for port in form.ports if port.output is not None])
+        tables = tuple([port.input for port in form.ports if port.output is not None and port.input in inputs])
         self.name = kernel.name
         self.jitted = jax.jit(kernel.function, donate_argnums=tables, compiler_options=compiler_options())
 
@@ -108,6 +109,17 @@ class DonatingKernel:
 
 
 @of_each("kernels that change tables in place")
-def donating(kernel: Kernel) -> DonatingKernel:
-    """A kernel of rows, compiled so that it writes into the tables that it changes."""
-    return DonatingKernel(kernel)
+def _by_inputs(kernel: Kernel) -> dict[frozenset[int], DonatingKernel]:
+    return {}
+
+
+def donating(kernel: Kernel, inputs: frozenset[int]) -> DonatingKernel:
+    """A kernel of rows, compiled so that it writes into the tables that it changes.
+
+    Args:
+        inputs: numbers of those inputs that nobody needs afterwards.
+    """
+    known = _by_inputs(kernel)
+    if inputs not in known:
+        known[inputs] = DonatingKernel(kernel, inputs)
+    return known[inputs]

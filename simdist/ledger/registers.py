@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
+import jax
+import numpy as np
+
 from simdist.ledger.heap import Heap, Heaps, Packing
 from simdist.ledger.stack_lanes import Lane, Numbers
 from simdist.program.arrays import Arrays
@@ -107,6 +110,22 @@ class RegisterFile:
         self.borrowed.discard(register)
         self.in_buffers.pop(register, None)
 
+    def lose_tables(self, register: int) -> None:
+        """The tables of a register were overwritten. The rest stays, for entries that read nothing else of it."""
+        arrays = self.loose.get(register)
+        if arrays is not None and not isinstance(arrays, Lane):
+            rest = [array for position, array in enumerate(arrays) if position not in self.tables]
+            self.loose[register] = self._with_tables(tuple(rest), self._blanks())
+        self.borrowed.discard(register)
+        self.in_buffers.pop(register, None)
+
+    def _blanks(self) -> Arrays:
+        """What stands for tables that nothing uses: not a number, and no memory."""
+        avals = [self.avals[position] for position in sorted(self.tables)]
+        return tuple(
+            [np.broadcast_to(np.array(np.nan if "float" in aval.dtype else 0, jax.numpy.dtype(aval.dtype)), aval.shape) for aval in avals]
+        )
+
     def take_tables(self, register: int) -> Arrays:
         """The tables of a register, in the order of their positions: the arrays themselves, and no copies."""
         arrays = self.loose.get(register)
@@ -132,7 +151,7 @@ class RegisterFile:
         if arrays is not None:
             return arrays
         row = self.packing.get(self.heap.row(index_of(register)))
-        return self._with_tables(row, self.in_buffers[register]) if self.tables else row
+        return self._with_tables(row, self.in_buffers.get(register) or self._blanks()) if self.tables else row
 
     def _with_tables(self, rest: Arrays, tables: Arrays) -> Arrays:
         kept, known = iter(rest), iter(tables)
