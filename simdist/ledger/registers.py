@@ -120,7 +120,7 @@ class RegisterFile:
         self.in_buffers.pop(register, None)
 
     def _blanks(self) -> Arrays:
-        """What stands for tables that nothing uses: not a number, and no memory."""
+        """What stands for tables that nothing uses: NaN where there is one, which would be seen, and no memory."""
         avals = [self.avals[position] for position in sorted(self.tables)]
         return tuple(
             [np.broadcast_to(np.array(np.nan if "float" in aval.dtype else 0, jax.numpy.dtype(aval.dtype)), aval.shape) for aval in avals]
