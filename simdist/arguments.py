@@ -46,13 +46,6 @@ class _Array(Protocol):
     def shape(self) -> object: ...
 
 
-@runtime_checkable
-class _Named(Protocol):
-    """A function or a class; not a ``functools.partial``, nor every object that can be called."""
-
-    __name__: str
-
-
 def _is_boolean(value: object) -> bool:
     """Whether it is True or False, or an array of them."""
     if isinstance(value, (bool, int)):
@@ -270,7 +263,10 @@ def name_of_function(fn: object, otherwise: str) -> str:
         >>> name_of_function(len, "step"), name_of_function(lambda x: x, "step")
         ('len', '<lambda>')
     """
-    return fn.__name__ if isinstance(fn, _Named) else otherwise
+    name = getattr(
+        fn, "__name__", None
+    )  # no protocol is asked: since Python 3.12 it does not see what a bound method has from its function
+    return name if isinstance(name, str) else otherwise
 
 
 def word_of(choice: object) -> object:

@@ -2,6 +2,7 @@
 
 - It makes a context of MLIR for each lowering, and loads nine dialects into it. What is lowered is the same in the context of the
   lowering before. A context keeps the types and constants of all its modules, so it is not kept for ever.
+  Since 0.12 JAX keeps one by itself.
 - It asks the file system about each frame of a traceback: whether the file is one of JAX.
 """
 
@@ -15,16 +16,18 @@ from typing import Any
 from jax._src import traceback_util
 from jax._src.interpreters import mlir
 
-__all__ = ["LOWERINGS", "quicken"]
+__all__ = ["KEEPS_CONTEXTS", "LOWERINGS", "quicken"]
 
 LOWERINGS = 100
 """How many lowerings have one context."""
+KEEPS_CONTEXTS = hasattr(mlir, "_thread_local_context")
+"""Whether this JAX keeps contexts by itself."""
 
 
 def quicken() -> None:
-    """Do both once; where a version of JAX does them by other functions, nothing changes."""
+    """Do both once; where a version of JAX does them by other functions, or by itself, nothing changes."""
     for module, name, quick in ((mlir, "make_ir_context", _shared), (traceback_util, "_path_starts_with", cache)):
-        if hasattr(module, name):
+        if hasattr(module, name) and not (module is mlir and KEEPS_CONTEXTS):
             setattr(module, name, quick(getattr(module, name)))
 
 

@@ -41,8 +41,15 @@ class Model:
 
 @pytest.mark.parametrize(
     ("fn", "name"),
-    [(len, "len"), (Model, "Model"), (functools.wraps(len)(lambda x: x), "len"), (functools.partial(len), "step"), (Model(), "step")],
-    ids=["function", "class", "wrapped", "partial", "callable object"],
+    [
+        (len, "len"),
+        (Model, "Model"),
+        (Model().__call__, "__call__"),
+        (functools.wraps(len)(lambda x: x), "len"),
+        (functools.partial(len), "step"),
+        (Model(), "step"),
+    ],
+    ids=["function", "class", "method", "wrapped", "partial", "callable object"],
 )
 def test_only_what_can_be_called_and_has_no_name_is_called_otherwise(fn: Any, name: str) -> None:
     assert name_of_function(fn, "step") == name

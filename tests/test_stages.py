@@ -115,14 +115,20 @@ def test_files_that_are_compiled_quickly_for_all_that_their_folder_is_not_compar
     assert moved and not any("tobytes" in (CI.parent / path).read_text() for path in moved)
 
 
-@pytest.mark.parametrize(("options", "is_quick"), [("--xla_backend_optimization_level=1", True), ("--no_such_option=1", False)])
-def test_only_tests_of_bits_are_compiled_as_for_users(stages: Any, monkeypatch: pytest.MonkeyPatch, options: str, is_quick: bool) -> None:
+LEVEL = "--xla_backend_optimization_level=1"
+
+
+@pytest.mark.parametrize(
+    ("options", "quickly"), [(LEVEL, LEVEL), ("--no_such_option=1", None), (f"--no_such_option=1 {LEVEL} --xla_none=2", LEVEL)]
+)
+def test_only_tests_of_bits_are_compiled_as_for_users(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, options: str, quickly: str | None
+) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     monkeypatch.setattr(stages, "QUICKLY_COMPILED", options)
     stages.quick_compilation.cache_clear()
     flags = {name: stages.python_tests(name)[0].env.get("XLA_FLAGS") for name in ("tests of training", "tests of bits", None)}
     stages.quick_compilation.cache_clear()
-    quickly = options if is_quick else None
     assert flags == {"tests of training": quickly, "tests of bits": None, None: quickly}
 
 
@@ -136,8 +142,10 @@ print(int((alone != looped).sum()))
 """
 
 
-def test_what_is_compiled_quickly_has_the_same_bits_in_a_loop(stages: Any) -> None:
-    env = {**os.environ, "XLA_FLAGS": stages.QUICKLY_COMPILED, "JAX_ENABLE_COMPILATION_CACHE": "0"}
+def test_what_is_compiled_quickly_has_the_same_bits_in_a_loop(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    env = {**os.environ, **stages.quick_compilation(), "JAX_ENABLE_COMPILATION_CACHE": "0"}
+    assert "XLA_FLAGS" in env
     assert subprocess.run([sys.executable, "-c", ADAM], env=env, capture_output=True, text=True, check=True).stdout == "0\n"
 
 
