@@ -78,10 +78,9 @@ def _numbers() -> Iterator[str]:
     yield f"numbers are computed by JAX on: {devices}"
     yield f"  float64 {'on' if jax.config.read('jax_enable_x64') else 'off: integers become int32 and floats float32'}"
     options = ", ".join(f"{key}={value}" for key, value in compiler_options().items())
-    if options:
-        yield f"  kernels are compiled with {options}"
-    else:
-        yield "  kernels are compiled as JAX does: equal bits of all plans are not promised here"
+    yield f"  kernels are compiled {f'with {options}' if options else 'as JAX does'}"
+    if jax.default_backend() != "cpu":
+        yield "  equal bits of all plans are promised on CPUs alone"
     yield f"  {describe()}"
     yield '  numerics="deferred": late, one call an entry up to 2,047 entries, one compiled scan from there on'
 

@@ -9,6 +9,7 @@ Not modelled: caches, the precise fusion that a compiler would choose, occupancy
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import jax
@@ -20,6 +21,7 @@ from simdist.caches import of_each
 from simdist.cost.by_hand import flops_by_hand, stand_in
 from simdist.cost.loops import bodies_seen, trips_of
 from simdist.cost.moved import bytes_moved
+from simdist.errors import FailedPreconditionError
 from simdist.program.jaxprs import inner_jaxprs, substituted, variables_in
 from simdist.program.kernels import Kernel
 
@@ -49,8 +51,7 @@ def cost_of(kernel: Kernel) -> Cost:
     Source: the roofline model (Williams, Waterman, Patterson, Roofline, 2009) uses these two numbers.
     """
     counted = substituted(kernel.closed, stand_in)
-    # The kernel's compiled function, if that is what counts: JAX keeps what it lowers, and need not lower it again for the first call.
-    once = _flops_once(kernel.jitted, counted) if counted is kernel.closed else _flops_seen(counted)
+    once = _flops_once(kernel.on_cpus, counted) if counted is kernel.closed else _flops_seen(counted)
     flops = max(0.0, once + _flops_beside(kernel.name, counted.jaxpr))
     return Cost(flops, bytes_moved(kernel.name, kernel.closed))
 
@@ -91,5 +92,25 @@ def _flops_seen(closed: ClosedJaxpr) -> float:
 
 def _flops_once(jitted: Wrapped, closed: ClosedJaxpr) -> float:
     specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
-    analysis = jitted.trace(*specs).lower(lowering_platforms=("cpu",)).cost_analysis() or {}
+    with _a_cpu_by_default():
+        analysis = jitted.trace(*specs).lower(lowering_platforms=("cpu",)).cost_analysis()
+    if analysis is None:
+        raise FailedPreconditionError("XLA says nothing about the operations of a program for a CPU, from which costs are known.")
     return max(0.0, float(analysis.get("flops", 0.0))) + max(0.0, float(analysis.get("transcendentals", 0.0)))
+
+
+def _a_cpu_by_default() -> AbstractContextManager[object]:
+    """The platform that analyses a program is that of the default device; those of accelerators can not say what it costs.
+
+    Raises:
+        FailedPreconditionError: JAX was started with an accelerator alone.
+    """
+    if jax.default_backend() == "cpu":
+        return nullcontext()
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError as error:
+        raise FailedPreconditionError(
+            f"Costs are those of the program for a CPU, and JAX was started with {jax.default_backend()} alone; set JAX_PLATFORMS to "
+            "cuda,cpu (or whatever it is, and cpu), or do not set it."
+        ) from error

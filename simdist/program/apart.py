@@ -28,6 +28,8 @@ __all__ = ["compiled_apart", "inlined", "looped", "not_in_one_function"]
 
 INLINEABLE = "inlineable"
 """The attribute of a call that XLA asks before it inlines."""
+APART, BARRIER = "compiled_apart", "barrier_around_apart"
+"""The names of calls, by which `inlined` knows them."""
 
 
 def compiled_apart(function: Callable[..., Sequence[jax.Array]]) -> Callable[..., Sequence[jax.Array]]:
@@ -54,7 +56,7 @@ def compiled_apart(function: Callable[..., Sequence[jax.Array]]) -> Callable[...
 
     def call(*arrays: jax.Array) -> Sequence[jax.Array]:
         if jax.default_backend() != "cpu":
-            return jax.lax.optimization_barrier(tuple(function(*jax.lax.optimization_barrier(arrays))))
+            return barrier_around_apart(*compiled(*barrier_around_apart(*arrays)))
         with set_xla_metadata(**{INLINEABLE: "false"}):
             return compiled(*arrays)
 
@@ -101,8 +103,15 @@ def looped(function: Callable[[Sequence[jax.Array]], Sequence[jax.Array]], stack
     return jax.lax.scan(turn, None, jnp.arange(length, dtype=np.uint32))[1]
 
 
+@jax.jit
+def barrier_around_apart(*arrays: jax.Array) -> Sequence[jax.Array]:
+    return jax.lax.optimization_barrier(arrays)
+
+
 def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The jaxpr with the operations of what is `compiled_apart` among its own: what it computes, whatever XLA compiles by itself.
+
+    It is the same on all platforms of JAX, without the barriers that some have.
 
     Example:
         >>> import jax.numpy as jnp
@@ -111,8 +120,14 @@ def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
         >>> [eqn.primitive.name for eqn in closed.jaxpr.eqns], [eqn.primitive.name for eqn in inlined(closed).jaxpr.eqns]
         (['jit', 'add', 'jit'], ['mul', 'add', 'mul'])
     """
-    return substituted(closed, lambda eqn: eqn.params["jaxpr"] if _is_apart(eqn) else None)
+    return substituted(closed, _operations)
 
 
-def _is_apart(eqn: JaxprEqn) -> bool:
-    return eqn.primitive.name == "jit" and eqn.params["name"] == compiled_apart.__name__
+def _operations(eqn: JaxprEqn) -> ClosedJaxpr | None:
+    """What a call does whose operations are to stand in its place; None: the equation stays."""
+    if eqn.primitive.name != "jit" or eqn.params["name"] not in (APART, BARRIER):
+        return None
+    closed: ClosedJaxpr = eqn.params["jaxpr"]
+    if eqn.params["name"] == APART:
+        return closed
+    return ClosedJaxpr(closed.jaxpr.replace(eqns=[], outvars=closed.jaxpr.invars), [])

@@ -14,6 +14,7 @@ from functools import cached_property
 import jax
 import numpy as np
 from jax.extend import core as jex_core
+from jax.stages import Wrapped
 
 from simdist.caches import shared
 from simdist.process_state import kept_state
@@ -30,7 +31,10 @@ __all__ = ["KEPT_KERNELS", "Kernel", "compiler_options", "kernel_of"]
 
 # Kernels that the process keeps; each takes about two megabytes once it has been compiled. A model makes three to ten of them.
 KEPT_KERNELS = 128
-ON_CPU: dict[str, str | bool] = {"xla_allow_excess_precision": False, "xla_cpu_experimental_ynn_fusion_type": ""}
+OPTIONS: dict[str, dict[str, str | bool]] = {
+    "cpu": {"xla_allow_excess_precision": False, "xla_cpu_experimental_ynn_fusion_type": ""},
+    "gpu": {"xla_gpu_deterministic_ops": True},
+}
 
 
 def compiler_options(backend: str | None = None) -> dict[str, str | bool]:
@@ -40,10 +44,13 @@ def compiler_options(backend: str | None = None) -> dict[str, str | bool]:
     would call for some (YNNPACK) has to be given whole arrays that XLA's own code never stores: a mean of three looked-up rows takes
     four times as long with it.
 
+    On GPUs, XLA may not add up rows with equal ids in the order in which they happen to come, nor choose algorithms by trying how fast
+    they are: both give other last bits from run to run.
+
     Args:
         backend: for which platform of JAX; None: the default.
     """
-    return dict(ON_CPU) if (backend or jax.default_backend()) == "cpu" else {}
+    return dict(OPTIONS.get(backend or jax.default_backend(), {}))
 
 
 _kernels = shared("compiled kernels", KEPT_KERNELS, finds_living=True)
@@ -75,12 +82,19 @@ class Kernel:
         self._python = python_called(closed.jaxpr)
         self.is_python = bool(self._python)
         self.runs_at_once = self.is_python or bool(closed.effects)
-        self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(_as_compiled(closed))
+        self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(_as_compiled(closed, jax.default_backend()))
         self.apart = self.function if self.is_python else compiled_apart(self.function)
         self.jitted = jax.jit(self.function, compiler_options=compiler_options())
 
     def __call__(self, *arrays: Array) -> tuple[jax.Array, ...]:
         return tuple(self.function(*arrays) if self.is_python else self.jitted(*arrays))
+
+    @cached_property
+    def on_cpus(self) -> Wrapped:
+        """What is compiled where JAX computes on CPUs: the costs are those of this program on all platforms."""
+        if jax.default_backend() == "cpu":
+            return self.jitted  # JAX keeps what it lowers, and need not lower it again for the first call
+        return jax.jit(jex_core.jaxpr_as_fun(_as_compiled(self.closed, "cpu")))
 
     @cached_property
     def priced(self) -> Kernel:
@@ -91,10 +105,10 @@ class Kernel:
         return f"Kernel({self.name!r}, {len(self.in_avals)} inputs, {len(self.out_avals)} outputs)"
 
 
-def _as_compiled(closed: jex_core.ClosedJaxpr) -> jex_core.ClosedJaxpr:
+def _as_compiled(closed: jex_core.ClosedJaxpr, platform: str) -> jex_core.ClosedJaxpr:
     """The jaxpr as XLA is given it: in forms that the platform has, and that are as fast and have the same bits wherever they stand."""
     ordered = with_axes_in_order(closed)
-    return for_cpus(ordered) if jax.default_backend() == "cpu" else ordered
+    return for_cpus(ordered) if platform == "cpu" else ordered
 
 
 def kernel_of(name: str, function: Callable[..., Sequence[jax.Array]], in_avals: Sequence[Aval]) -> Kernel:

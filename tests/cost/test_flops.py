@@ -7,12 +7,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import simdist as sd
 from simdist.cost.flops import Cost, cost_of
+from simdist.cost.memory import temporaries_bytes
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.kernels import kernel_of
+from simdist.program.apart import compiled_apart
+from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.values import Aval
 
 
@@ -178,3 +181,49 @@ def test_declared_seconds_are_what_the_step_takes() -> None:
 def test_declared_seconds_must_make_sense() -> None:
     with pytest.raises(InvalidArgumentError, match="seconds=-1"):
         sd.function(seconds=-1)
+
+
+def chained(x: Any, w: Any) -> Any:
+    apart = compiled_apart(lambda x, w: [x @ w])
+    return jnp.tanh(apart(x, w)[0]).sum()
+
+
+def test_costs_are_the_same_whatever_computes_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def known() -> Any:
+        kernel = Kernel("counted", jax.make_jaxpr(lambda x, w: [chained(x, w)])(np.ones((B, M)), np.ones((M, N))))
+        found = cost_of(kernel)
+        return found.flops, found.bytes_moved, temporaries_bytes(kernel)
+
+    here = known()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert known() == here and here[0] >= 2 * B * M * N
+
+
+def test_who_analyses_a_program_is_a_cpu_also_where_an_accelerator_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    analysed = jax.stages.Lowered.cost_analysis
+
+    def analysis(lowered: Any) -> Any:
+        asked.append(jax.config.jax_default_device)
+        return analysed(lowered)
+
+    monkeypatch.setattr(jax.stages.Lowered, "cost_analysis", analysis)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    cost(lambda x: x * 17.25, (B,))
+    assert [device.platform for device in asked] == ["cpu"]
+
+
+def test_what_nobody_can_analyse_has_no_cost_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax.stages.Lowered, "cost_analysis", lambda _: None)
+    with pytest.raises(FailedPreconditionError, match="XLA says nothing"):
+        cost(lambda x: x * 19.5, (B,))
+
+
+def test_an_accelerator_without_a_cpu_beside_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(backend: str) -> Any:
+        raise RuntimeError(f"Unknown backend {backend}")
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "local_devices", none)
+    with pytest.raises(FailedPreconditionError, match="set JAX_PLATFORMS to cuda,cpu"):
+        cost(lambda x: x * 23.5, (B,))

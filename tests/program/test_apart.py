@@ -225,3 +225,16 @@ def test_a_sum_in_half_precision_is_rounded_after_each_addition() -> None:
     for row in arrays[1:]:
         expected = expected + row
     assert np.asarray(kernel(*arrays)[0]).tobytes() == expected.tobytes()
+
+
+def test_what_a_kernel_computes_is_the_same_where_barriers_stand_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def primitives() -> tuple[list[str], list[str]]:
+        apart = compiled_apart(lambda x, y: [3 * x, y])
+        closed = jax.make_jaxpr(lambda x: apart(*compiled_apart(lambda x: [x + 1, x])(x)))(np.ones(2))
+        return str(closed).split(), [eqn.primitive.name for eqn in inlined(closed).jaxpr.eqns]
+
+    traced, here = primitives()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with_barriers, there = primitives()
+    assert "optimization_barrier" in with_barriers and "optimization_barrier" not in traced
+    assert there == here == ["add", "mul"]
