@@ -13,7 +13,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
-from simdist.coordinator.coordinator import ClusterCoordinator
+from simdist.coordinator.executor import ClosureExecutor
 from simdist.interrupts import delayed_interrupts
 from simdist.program import scope as scopes
 
@@ -68,15 +68,15 @@ def test_a_closure_that_is_scheduled_when_ctrl_c_comes_ends_once(mode: Any, monk
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}), mode=mode)
     with strategy.scope():
         count = sd.Variable(0.0)
-    coordinator, dispatch = sd.ClusterCoordinator(strategy), ClusterCoordinator._dispatch
+    coordinator, dispatch = sd.ClusterCoordinator(strategy), ClosureExecutor._dispatch
     step = sd.function(lambda: count.assign_add(1.0))
 
-    def interrupted(self: ClusterCoordinator, attempt: Any) -> None:
-        monkeypatch.setattr(ClusterCoordinator, "_dispatch", dispatch)
+    def interrupted(self: ClosureExecutor, attempt: Any) -> None:
+        monkeypatch.setattr(ClosureExecutor, "_dispatch", dispatch)
         interrupt()
         dispatch(self, attempt)
 
-    monkeypatch.setattr(ClusterCoordinator, "_dispatch", interrupted)
+    monkeypatch.setattr(ClosureExecutor, "_dispatch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         coordinator.schedule(step)
     coordinator.schedule(step)

@@ -1,42 +1,34 @@
 """`ClusterCoordinator`: schedules closures on workers, and sees to it that each runs.
 
-The decisions are those of `simdist.coordinator.queue`; this file carries them out through an engine.
+This is the face that users see. `simdist.coordinator.queue` decides, and `simdist.coordinator.executor` carries it out through an engine.
 
 Taught in lessons 00, 01 and 07.
 """
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
 from simdist.arguments import flag, require_arguments, require_function
-from simdist.coordinator.bounded import BoundedStaleness
-from simdist.coordinator.closure import Closure, new_closure
-from simdist.coordinator.closure_states import ClosureAction
+from simdist.coordinator.closure import new_closure
 from simdist.coordinator.endings import Endings
+from simdist.coordinator.executor import ClosureExecutor
 from simdist.coordinator.leftovers import Leftovers
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerResource
 from simdist.coordinator.policies import policy_of
 from simdist.coordinator.polling import Polling
-from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
-from simdist.coordinator.queue_length import QueueLength
+from simdist.coordinator.queue import ClosureQueue
 from simdist.coordinator.refusals import require_outside_of_closures, require_same
 from simdist.coordinator.remote_value import RemoteValue, Result, fetched
-from simdist.coordinator.round_closures import RoundClosures
 from simdist.coordinator.synchronization import Synchronization
 from simdist.coordinator.waits import Waits
 from simdist.coordinator.watchdog import Watchdog
 from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
-from simdist.errors import InvalidArgumentError, TimedOutError
+from simdist.errors import InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
-from simdist.program.function import StepFunction
-from simdist.runtime.serving import NOT_IN_ROUNDS, Ticket
-from simdist.runtime.work import Handle
 from simdist.strategies.base import DistributedFromFunction, Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.uncopied import Uncopied
@@ -111,23 +103,18 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self.engine = engine = strategy.engine
         self.options = options
         self.queue = ClosureQueue(synchronization)
-        self.closures: dict[int, Closure] = {}
         self.scheduled = 0
-        self.attempts = 0
-        self._gives_tickets = strategy.serving.remembers
         self._joining = Waits(engine)  # until nothing is pending
         self._scheduling = Waits(engine)  # until the queue has room
         self._polling = Polling(SUSPICIOUS)
-        self._queue_length = QueueLength(engine)
         self.pool = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
-        self._rounds: RoundClosures | None = None
-        if isinstance(synchronization, BoundedStaleness):
-            self._rounds = RoundClosures(synchronization, self.queue, self.pool, self._carry_out, self._rounds_ended)
+        self._watchdog = Watchdog(engine, options.watchdog_s, lambda: self.pending, lambda: self._workforce.tells())
+        remembers, ended = strategy.serving.remembers, self._watchdog.ended
+        self._executor = executor = ClosureExecutor(engine, self.queue, self.pool, remembers, ended, self._open_waits)
+        self.closures = executor.closures
         self._endings = Endings(strategy, engine.process(engine.chief), self.queue)
-        unended = ChainMap(self.closures, {} if self._rounds is None else self._rounds.waiting)
-        self.leftovers = Leftovers(self.queue, unended, self._carry_out, self.join, self._require_usable)
-        self._workforce = Workforce(strategy, self.pool, self.queue, options, self._carry_out)
-        self._watchdog = Watchdog(engine, options.watchdog_s, lambda: self.pending, self._workforce.tells)
+        self.leftovers = Leftovers(self.queue, executor.unended, executor.carry_out, self.join, self._require_usable)
+        self._workforce = Workforce(strategy, self.pool, self.queue, options, executor.carry_out)
         self._workforce.begin()
 
     def __repr__(self) -> str:
@@ -174,8 +161,8 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
             UnavailableError: the servers have lost a round; all else as `schedule`.
         """
         self._require_usable("schedule was called")
-        if self._rounds is not None:
-            self._rounds.require_whole()
+        if (rounds := self._executor.rounds) is not None:
+            rounds.require_whole()
             for _ in range(repeat - 1):
                 self.schedule_steps(fn, args, kwargs, 1)
             repeat = 1
@@ -185,7 +172,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
             self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
             self.scheduled += 1
             self._watchdog.scheduled()
-            self._carry_out(self.queue.schedule(number))
+            self._executor.carry_out(self.queue.schedule(number))
         return result
 
     def _wait_for_room(self) -> None:
@@ -217,7 +204,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
     @property
     def pending(self) -> int:
         """Closures that are neither done, failed nor cancelled; one whose round is not complete is not done."""
-        return self.queue.pending + (0 if self._rounds is None else len(self._rounds.waiting))
+        return self._executor.pending
 
     def fetch(self, val: Any) -> Any:
         """A structure with each `RemoteValue` replaced by its value."""
@@ -300,91 +287,6 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self.engine.require_usable(what)
         require_outside_of_closures(self.strategy, what)
         self._endings.require_chief(what)
-
-    # -- facts and decisions --------------------------------------------------------------------------------------
-
-    def _dispatch(self, attempt: Attempt) -> None:
-        number, worker = attempt.closure, attempt.worker
-        closure, ticket = self.closures[number], self._ticket(worker) if self._gives_tickets else NOT_IN_ROUNDS
-        closure.begun = worker
-        call = (
-            self.pool.call(worker, closure, number, ticket)
-            if isinstance(closure.fn, StepFunction)
-            else self.pool.call_function(worker, closure.run, number, ticket)
-        )
-        call.then(partial(self._replied, attempt, call, ticket.number))
-
-    def _ticket(self, worker: str) -> Ticket:
-        """What the messages of this attempt carry."""
-        self.attempts += 1
-        oldest = next(iter(self.closures))
-        return Ticket(self.attempts, oldest=oldest) if self._rounds is None else self._rounds.policy.ticket(worker, self.attempts, oldest)
-
-    def _replied(self, attempt: Attempt, call: Handle, ticket: int) -> None:
-        """A reply has come. What travelled with it counts if the closure is still its worker's."""
-        if not self.queue.is_current(attempt):
-            self.queue.completed(attempt)  # too late: nothing follows
-            return
-        closure, error = self.closures[attempt.closure], call.error
-        if error is None:
-            error = self._accepted(call, ticket, attempt)
-        if error is None:
-            closure.accepted(attempt.worker)
-            closure.result.take(call.value)
-            self._carry_out(self.queue.completed(attempt))
-        elif not isinstance(error, TimedOutError):
-            self._carry_out(self.queue.raised(attempt, error))
-        elif closure.may_be_tried_again():
-            self._carry_out(self.queue.timed_out(attempt))
-        else:
-            self._carry_out(self.queue.raised(attempt, closure.timed_out_too_often(error)))
-
-    def _accepted(self, call: Handle, ticket: int, attempt: Attempt) -> Exception | None:
-        """Let what travelled with a reply count: now, or with its round."""
-        if self._rounds is not None:
-            self._rounds.keep(attempt, ticket, call)
-            return None
-        try:
-            call.accept()
-        except Exception as failure:
-            return failure
-        return None
-
-    def _carry_out(self, decisions: list[ClosureDecision], cause: int = -1) -> None:
-        """Do what the queue has decided, because of the record of this number."""
-        trace, now, chief = self.engine.trace, self.engine.now, self.engine.chief
-        for decision in decisions:
-            number, worker = decision.closure, decision.worker
-            match decision.kind:
-                case ClosureAction.DISPATCH:
-                    assert decision.attempt is not None
-                    self._dispatch(decision.attempt)
-                case ClosureAction.RETRY:
-                    trace.instant(worker, "retry", f"closure {number} is run again", now, cause=cause, closure=number)
-                case ClosureAction.RESOLVE if self._rounds is not None:
-                    self._rounds.waiting[number] = self.closures.pop(number)
-                case ClosureAction.RESOLVE:
-                    self._watchdog.ended()
-                    self.closures.pop(number).result.end(None)
-                case ClosureAction.FAIL:
-                    self._watchdog.ended()
-                    trace.instant(worker, "error", f"closure {number}: {type(decision.error).__name__}", now, closure=number)
-                    self.closures.pop(number).result.end(decision.error)
-                case ClosureAction.CANCEL:
-                    trace.instant(chief, "cancel", f"closure {number}", now, closure=number)
-                    closure = self.closures.pop(number)
-                    closure.result.end(closure.cancelled(self.queue.error))
-                case _:
-                    assert_never(decision.kind)
-        self._queue_length.changed(len(self.queue.queue))
-        if self._rounds is not None:
-            self._rounds.complete()
-        self._open_waits()
-
-    def _rounds_ended(self) -> None:
-        """Closures of rounds have ended."""
-        self._watchdog.ended()
-        self._open_waits()
 
     def _open_waits(self) -> None:
         """Let those go on who wait for room in the queue, or until nothing is pending."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from simdist.coordinator.closure_states import ClosureState
-from simdist.coordinator.coordinator import ClusterCoordinator
+from simdist.coordinator.executor import ClosureExecutor
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
 from simdist.coordinator.waits import Waits
 from simdist.errors import UnavailableError
@@ -239,13 +239,13 @@ def copies_of_a_silent_replica_count_when_it_is_back(patch: pytest.MonkeyPatch) 
 def late_replies_count(patch: pytest.MonkeyPatch) -> None:
     """A worker that comes back is not told that it was replaced, and what it replies then is taken for the reply of another."""
 
-    def replied(coordinator: ClusterCoordinator, attempt: Attempt, call: Any) -> None:
-        taken_for = coordinator.queue.running.setdefault(attempt.worker, attempt)
+    def replied(executor: ClosureExecutor, attempt: Attempt, call: Any, ticket: int) -> None:
+        taken_for = executor.queue.running.setdefault(attempt.worker, attempt)
         taken_for.state = ClosureState.RUNNING
-        original(coordinator, taken_for if taken_for.closure == attempt.closure else attempt, call)
+        original(executor, taken_for if taken_for.closure == attempt.closure else attempt, call, ticket)
 
-    original = ClusterCoordinator._replied
-    patch.setattr(ClusterCoordinator, "_replied", replied)
+    original = ClosureExecutor._replied
+    patch.setattr(ClosureExecutor, "_replied", replied)
     patch.setattr(WorkerLoop, "replaced", lambda loop, _=None: None)
 
 
