@@ -29,7 +29,8 @@ from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
-from simdist.strategies.base import DistributedFromFunction, Strategy
+from simdist.strategies.base import Strategy
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.uncopied import Uncopied
 

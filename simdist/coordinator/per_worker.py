@@ -20,7 +20,8 @@ from simdist.input import DistributedDataset, DistributedIterator, InputContext
 from simdist.program.function import StepFunction
 from simdist.program.tracing import active_tracer
 from simdist.runtime.work import Worker
-from simdist.strategies.base import DistributedFromFunction, Strategy
+from simdist.strategies.base import Strategy
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 
 __all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResource", "PipelineNumber"]
 

@@ -20,7 +20,7 @@ from simdist.input import InputContext
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.runtime.sleep import sleep
-from simdist.strategies.base import DistributedFromFunction
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous import SynchronousStrategy

@@ -8,97 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, cast, runtime_checkable
-
-import jax
+from typing import Any, Protocol, runtime_checkable
 
 from simdist.data import Dataset
-from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
+from simdist.errors import UnavailableError
 from simdist.input import InputContext, InputOptions
-from simdist.input.context import checked_options, require_common_pipeline
 from simdist.lookup.worker_copies import TableCopies, holding_tables
 from simdist.program.arrays import Array, Tree
 from simdist.program.function import StepFunction
-from simdist.program.per_replica import PerReplica
-from simdist.program.scope import opened, require_libraries
-from simdist.program.tracing import active_tracer
-from simdist.program.values import aval_of, snapshot
+from simdist.program.scope import opened
+from simdist.program.values import aval_of
 from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
-from simdist.runtime.controlled import is_controlled
 from simdist.runtime.launched_main import launched_main
 from simdist.runtime.store import Store
-from simdist.strategies import context
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.extended import StrategyExtended
+from simdist.strategies.given_cluster import require_cluster
 from simdist.strategies.operations import ReplicaOperations
 from simdist.strategies.placements import placement_records
+from simdist.strategies.placing import hold_table, place_new
 from simdist.strategies.reduction import ReduceOp
-from simdist.variables.handles import variable_of
+from simdist.strategies.values_from_function import ValueContext, values_from_function
 from simdist.variables.state import Cell, PlacementRecord
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["DistributedFromFunction", "Strategy", "TrainingStrategy", "ValueContext", "cluster_behind"]
-
-
-@runtime_checkable
-class _KnowsCluster(Protocol):
-    """A resolver of a simulated cluster."""
-
-    @property
-    def cluster(self) -> object: ...
-
-
-def cluster_behind(given: object) -> object:
-    """The cluster of a resolver that knows one; anything else, the cluster itself too, as it is."""
-    return given.cluster if isinstance(given, _KnowsCluster) else given
-
-
-class DistributedFromFunction:
-    """Datasets that each input pipeline makes for itself by calling a function with its `InputContext`.
-
-    Args:
-        dataset_fn: the function.
-        options: `InputOptions`. Closures do not wait for elements, so that their buffers have no effect.
-        dataset: what was distributed, where it was one dataset for all pipelines.
-
-    Raises:
-        TypeError: `options` are something else.
-        InvalidArgumentError: the pipeline is to run on a device.
-        NotImplementedError: one dataset, and a pipeline per replica.
-    """
-
-    def __init__(
-        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None, dataset: Dataset | None = None
-    ) -> None:
-        self.dataset_fn = dataset_fn
-        self.options = checked_options(options)
-        self.dataset = dataset
-        if dataset is not None:
-            require_common_pipeline(self.options)
-
-    def on_worker(self, context: InputContext) -> Any:
-        """The dataset of one worker."""
-        return self.dataset_fn(context)
-
-    def __iter__(self) -> NoReturn:
-        raise InvalidArgumentError(
-            "A distributed dataset of a ParameterServerStrategy lives on the workers and cannot be iterated here. Pass it to "
-            "coordinator.create_per_worker_dataset, and an iterator of that to the step."
-        )
-
-
-@dataclass(frozen=True)
-class ValueContext:
-    """For which replica a value is made.
-
-    Args:
-        replica_id_in_sync_group: from 0.
-        num_replicas_in_sync: how many take a step together.
-    """
-
-    replica_id_in_sync_group: int = 0
-    num_replicas_in_sync: int = 1
+__all__ = ["Strategy", "TrainingStrategy"]
 
 
 @runtime_checkable
@@ -142,14 +77,7 @@ class Strategy(ReplicaOperations):
     """Whether several workers take steps of their own, at the same time."""
 
     def __init__(self, cluster: Cluster | None) -> None:
-        if not isinstance(cast(Any, cluster), (Cluster, type(None))):
-            raise TypeError(f"cluster is {cluster!r}; expected an sd.Cluster, or None for one of this machine alone")
-        if cluster is None and is_controlled.get():
-            name = type(self).__name__
-            raise FailedPreconditionError(
-                f"{name} was made without cluster= in the program of a session, which controls the time of one cluster only. Give it that "
-                f"cluster: sd.{name}(..., cluster=cluster)."
-            )
+        require_cluster(cluster, type(self).__name__)
         self.cluster = cluster if cluster is not None else self.own_cluster()
         self.engine = self.cluster.engine
         self.store = Store(self.engine, self._observed, self)
@@ -225,30 +153,7 @@ class Strategy(ReplicaOperations):
 
     def create(self, variable: Variable, value: Any) -> None:
         """Place a new variable, with this first value."""
-        require_libraries()
-        tracer = active_tracer()
-        twin = None if tracer is None else tracer.existing_variable(variable)
-        if twin is not None:
-            variable.placement = variable_of(twin).placement
-            return
-        if variable.per_worker and not self.has_worker_copies:
-            raise InvalidArgumentError(
-                f"The variable {variable.name!r} has per_worker_variable=True, which {type(self).__name__} does not know. Make it in the "
-                "scope of a ParameterServerStrategy, or leave the argument out."
-            )
-        layout = self.store.layout
-        before = len(layout.groups)
-        try:
-            variable.placement = self.place(variable, value)
-        except (ResourceExhaustedError, UnavailableError):
-            layout.take_back(before)
-            raise
-        self.variables.append(variable)
-        for record in variable.placements():
-            rows = [record.row_start, record.row_stop]
-            self.engine.trace.instant(
-                record.task, "place", variable.name, self.engine.now, shard=record.shard, rows=rows, bytes=record.size_bytes
-            )
+        place_new(self, variable, value)
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """The cells of a new variable."""
@@ -339,12 +244,7 @@ class Strategy(ReplicaOperations):
 
     def hold_table(self, table: TableCopies) -> None:
         """Note that a lookup table was made in the scope, or has other entries than before."""
-        if table not in self.tables:
-            equal_names = sum(known.base_name == table.base_name for known in self.tables)
-            table.name = f"{table.base_name}_{equal_names}" if equal_names else table.base_name
-            self.tables.append(table)
-        for record in table.placements():
-            self.engine.trace.instant(record.task, "place", table.name, self.engine.now, kind="table", bytes=record.size_bytes)
+        hold_table(self.engine, self.tables, table)
 
     def tasks_with_tables(self) -> list[str]:
         """The tasks that have a copy of each lookup table now."""
@@ -381,12 +281,7 @@ class Strategy(ReplicaOperations):
             >>> sd.MirroredStrategy(2).distribute_values_from_function(lambda context: 10 * context.replica_id_in_sync_group)
             PerReplica(0, 10)
         """
-        if not callable(value_fn):
-            raise TypeError(f"distribute_values_from_function takes a function of a ValueContext; got {type(value_fn).__name__}.")
-        context.require_cross_replica("distribute_values_from_function")
-        ranks, total = self.ranks, self.num_replicas_in_sync
-        values = [jax.tree.map(snapshot, value_fn(ValueContext(rank, total))) for rank in ranks]
-        return values[0] if len(values) == 1 else PerReplica(values)
+        return values_from_function(value_fn, self.ranks, self.num_replicas_in_sync)
 
     @property
     def extended(self) -> StrategyExtended:

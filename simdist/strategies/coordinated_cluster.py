@@ -10,7 +10,7 @@ from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolve
 from simdist.errors import InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
-from simdist.strategies.base import cluster_behind
+from simdist.strategies.given_cluster import cluster_behind
 
 __all__ = ["coordinated_cluster"]
 

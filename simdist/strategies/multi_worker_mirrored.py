@@ -19,9 +19,9 @@ from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolve
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
-from simdist.strategies.base import cluster_behind
 from simdist.strategies.communication import CommunicationImplementation, CommunicationOptions
 from simdist.strategies.devices import few_devices
+from simdist.strategies.given_cluster import cluster_behind
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.elastic import Elastic
 from simdist.strategies.synchronous.local_steps import LocalSteps, OuterOptimizer

@@ -34,10 +34,11 @@ from simdist.runtime.serving import Recovery, Serving
 from simdist.runtime.updating import prepare
 from simdist.runtime.work import running_closure
 from simdist.runtime.worker_replicas import LocalReplicas
-from simdist.strategies.base import DistributedFromFunction, Strategy
+from simdist.strategies.base import Strategy
 from simdist.strategies.coordinated_cluster import coordinated_cluster
 from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
 from simdist.strategies.devices import few_devices
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.ownership import require_a_step, require_own
 from simdist.strategies.served_programs import ServedPrograms
 from simdist.strategies.server_input import input_of_workers, refuse_variable_of_dataset, require_dataset

@@ -13,7 +13,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.input import InputContext, InputOptions, InputReplicationMode
 from simdist.process_state import TaskLocal
 from simdist.runtime.base import Engine
-from simdist.strategies.base import DistributedFromFunction
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.worker_replicas import ReplicatedInput
 from simdist.variables.variable import Variable
 

@@ -31,8 +31,8 @@ from simdist.runtime.base import Engine
 from simdist.runtime.joint_rows import fitted, read_alike
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls, require_same_order
-from simdist.strategies.base import DistributedFromFunction
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.synchronous.replica_arguments import ReplicaArguments, require_count
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.variable import Placement, Variable, VariableStore

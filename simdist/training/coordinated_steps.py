@@ -25,7 +25,7 @@ from simdist.data.iterator import DatasetIterator
 from simdist.errors import InvalidArgumentError
 from simdist.input import DistributedDataset
 from simdist.program.saved_parts import SavedState
-from simdist.strategies.base import DistributedFromFunction
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.server_input import first_pipeline
 from simdist.training.bundling import bundled

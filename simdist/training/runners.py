@@ -8,7 +8,7 @@ from typing import Protocol
 from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator
-from simdist.strategies.base import DistributedFromFunction
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.training.coordinated_steps import CoordinatedSteps

@@ -26,21 +26,6 @@ def test_a_step_sees_the_value_of_each_replica(replicas: int) -> None:
     assert inside == outside == tuple([{"once": rank, "twice": 2 * rank} for rank in range(replicas)])
 
 
-def test_values_from_a_function_are_those_that_it_returned() -> None:
-    """A function may return the same buffer for each replica, with other numbers."""
-    strategy, buffer = sd.MirroredStrategy(2), np.zeros(2, np.float32)
-
-    def fill(context: sd.ValueContext) -> dict[str, object]:
-        buffer[:] = context.replica_id_in_sync_group + 1
-        return {"numbers": buffer, "rank": context.replica_id_in_sync_group}
-
-    values = strategy.distribute_values_from_function(fill)
-    buffer[:] = 9
-    found = strategy.experimental_local_results(values)
-    assert [(list(one["numbers"]), one["rank"]) for one in found] == [([1, 1], 0), ([2, 2], 1)]
-    assert [float(total) for total in strategy.experimental_local_results(strategy.run(lambda v: v["numbers"].sum(), (values,)))] == [2, 4]
-
-
 @pytest.mark.parametrize("asks_for_rank", [False, True])
 def test_a_step_returns_values_of_replicas_that_it_has_put_together(asks_for_rank: bool) -> None:
     """Also where each replica is traced by itself, and has put all of them together."""

@@ -18,7 +18,8 @@ from typing import ClassVar, Self, TypeAlias
 
 from simdist.data import Dataset, DatasetIterator
 from simdist.input import DatasetCreator, DistributedDataset
-from simdist.strategies.base import DistributedFromFunction, Strategy
+from simdist.strategies.base import Strategy
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.training.keras_model import Examples
 
 __all__ = ["ENDLESS", "BatchedData", "Given", "Source"]

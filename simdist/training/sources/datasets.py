@@ -14,7 +14,8 @@ from simdist.data.nodes import Node
 from simdist.data.sources import FromIterable
 from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedInput, FunctionInput, InputContext
-from simdist.strategies.base import DistributedFromFunction, Strategy
+from simdist.strategies.base import Strategy
+from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.keras_model import Examples
 from simdist.training.sources.base import ENDLESS, BatchedData, Given, Source
