@@ -1,7 +1,6 @@
 """Steps that a program with parameter servers runs on its chief: slow, as no worker helps, and useful for a look at values.
 
-The chief runs such a step as a worker runs a closure: it reads variables over the network and sends its updates to the servers. Variables
-that were made outside of every scope live on the chief, as in TensorFlow; they move there when a step first uses them.
+The chief runs such a step as a worker runs a closure: it reads variables over the network and sends its updates to the servers.
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-import numpy as np
-
 from simdist.errors import OutOfRangeError
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
-from simdist.program.operations import Program, variables_used
-from simdist.program.scope import is_default
+from simdist.program.operations import Program
 from simdist.runtime.base import Engine
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.serving import Serving
@@ -25,10 +21,9 @@ from simdist.runtime.work import Drawn, LinkedStep, StepCall, StepResult, Worker
 from simdist.runtime.worker_replicas import ReplicaCalls
 from simdist.strategies.served_programs import ServedPrograms
 from simdist.strategies.worker_replicas import WorkerReplicas
-from simdist.variables.handles import variable_of
-from simdist.variables.variable import Placement, Variable, VariableStore
+from simdist.variables.variable import VariableStore
 
-__all__ = ["CoordinatorSteps", "move_to_chief"]
+__all__ = ["CoordinatorSteps"]
 
 log = logging.getLogger("simdist")
 
@@ -39,12 +34,10 @@ class ServerStrategy(Protocol):
     engine: Engine
     store: VariableStore
     programs: ServedPrograms
-    variables: list[Variable]
     serving: Serving
     replicas: WorkerReplicas | None
 
     def link(self, fn: StepFunction, program: Program, worker: str, /) -> LinkedProgram: ...
-    def whole(self, variable: Variable, value: Any, task: str) -> Placement: ...
 
 
 class _StepOnCoordinator:
@@ -120,15 +113,3 @@ class CoordinatorSteps:
         handle.accept()
         assert isinstance(result, StepResult)
         return None if engine.numerics == "off" else result.value(engine)
-
-
-def move_to_chief(strategy: ServerStrategy, program: Program) -> None:
-    """Let variables that were made outside of every scope live on the chief of the strategy whose step uses them."""
-    for op in program.operations:
-        for variable in map(variable_of, variables_used(op)):
-            store = variable.placement.store
-            if store is not strategy.store and is_default(store.strategy) and len(variable.placement.cells) == 1:
-                value, before = store.cell_value(variable, variable.placement.cells[0]), variable.placement.cells
-                variable.placement = strategy.whole(variable, np.asarray(value), strategy.engine.chief)
-                strategy.variables.append(variable)
-                store.layout.drop(before)

@@ -16,45 +16,36 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from simdist.arguments import flag, whole_number
 from simdist.data import Dataset
-from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.errors import FailedPreconditionError
 from simdist.input import InputContext, InputOptions
-from simdist.program.arrays import Tree, jax_array
+from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.program.operations import Program, VariableHandle
 from simdist.program.tracing import active_tracer
-from simdist.program.values import aval_of
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.linking import link
-from simdist.runtime.rounds import require_one_step
 from simdist.runtime.serving import Recovery, Serving
-from simdist.runtime.updating import prepare
 from simdist.runtime.work import running_closure
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.strategies.base import Strategy
 from simdist.strategies.coordinated_cluster import coordinated_cluster
-from simdist.strategies.coordinator_steps import CoordinatorSteps, move_to_chief
+from simdist.strategies.coordinator_steps import CoordinatorSteps
 from simdist.strategies.devices import few_devices
 from simdist.strategies.distributed_from_function import DistributedFromFunction
-from simdist.strategies.ownership import require_a_step, require_own
+from simdist.strategies.ownership import require_a_step
 from simdist.strategies.served_programs import ServedPrograms
 from simdist.strategies.server_input import input_of_workers, refuse_variable_of_dataset, require_dataset
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
 from simdist.strategies.server_traffic import hot_rows, traffic_records
+from simdist.strategies.server_variables import ServerVariables, require_partitioner
 from simdist.strategies.worker_copies import WorkerCopies
 from simdist.strategies.worker_replicas import WorkerReplicas
-from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
-from simdist.variables.partitioners import checked_cut
 from simdist.variables.read_cache import reading_once
-from simdist.variables.shard_range import ShardRange, equal_ranges
-from simdist.variables.sharded import ShardedVariable
-from simdist.variables.state import Cell
+from simdist.variables.shard_range import ShardRange
 from simdist.variables.traffic import HotRow, TrafficRecord
 from simdist.variables.variable import Placement, Variable
 
@@ -125,8 +116,7 @@ class ParameterServerStrategy(Strategy):
         devices_per_worker: int = 1,
     ) -> None:
         self.cluster_resolver, cluster = coordinated_cluster(cluster_resolver)
-        if variable_partitioner is not None and (isinstance(variable_partitioner, type) or not callable(variable_partitioner)):
-            raise TypeError(f"variable_partitioner is {variable_partitioner!r}; expected for example sd.FixedShardsPartitioner(2)")
+        require_partitioner(variable_partitioner)
         super().__init__(cluster)
         self.partitioner = variable_partitioner
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
@@ -140,9 +130,10 @@ class ParameterServerStrategy(Strategy):
         count = few_devices(whole_number(devices_per_worker, "devices_per_worker", 1), "devices_per_worker")
         self.replicas = WorkerReplicas(self, count) if count > 1 else None
         self.averages_updates = self.serving.in_rounds
-        self._placement = server_placement(placement, self.servers, self.store.layout)
         self.worker_copies = WorkerCopies(self)
-        self.programs = ServedPrograms(self.store.layout, self._linked)
+        rule = server_placement(placement, self.servers, self.store.layout)
+        self._served_variables = ServerVariables(self, self.worker_copies, variable_partitioner, rule)
+        self.programs = ServedPrograms(self, self.serving.in_rounds)
         self.on_coordinator = CoordinatorSteps(self)
         self.coordinator: Any = None  # the coordinator of this strategy, once there is one
 
@@ -198,27 +189,12 @@ class ParameterServerStrategy(Strategy):
 
     def place(self, variable: Variable, value: Any) -> Placement:
         """Metrics and counters go to the chief, all else to the servers in turn."""
-        placement = self._placed(variable, value)
+        placement = self._served_variables.place(variable, value)
         return placement if self.replicas is None else self.replicas.guard(placement)
 
-    def _placed(self, variable: Variable, value: Any) -> Placement:
-        if variable.per_worker:
-            return self.worker_copies.place(variable, value)
-        if variable.synchronization is VariableSynchronization.ON_READ:
-            return self.whole(variable, value, self.default_device, kind="metric")
-        if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            return self.whole(variable, value, self.default_device, kind="slot")
-        ranges = self.ranges_of(variable)
-        if not ranges:
-            return self.whole(variable, value, self._server())
-        cells: list[Cell] = []
-        for part in ranges:
-            piece = jax_array(part.of(np.asarray(value)))
-            cell = Cell(variable.name, aval_of(piece), self._server(), part)
-            self.store.layout.add(cell, piece)
-            cells.append(cell)
-        ShardedVariable.of(variable)
-        return Placement(cells, self.store)
+    def ranges_of(self, variable: VariableHandle) -> list[ShardRange]:
+        """The shards into which the partitioner splits a variable; none where it stays whole."""
+        return self._served_variables.ranges_of(variable)
 
     def traffic(self) -> list[TrafficRecord]:
         """The shard map with its traffic: how often each shard was read and updated by steps, and the bytes that travelled for it.
@@ -267,20 +243,7 @@ class ParameterServerStrategy(Strategy):
             >>> [(hot.row, hot.task, hot.reads) for hot in strategy.hot_rows(table, count=3)]
             [(7, 'ps:0', 3), (8, 'ps:0', 2), (60, 'ps:1', 2)]
         """
-        own, most = as_variable(table), whole_number(count, "count", 1)
-        if own.placement.store is not self.store:
-            raise InvalidArgumentError(f"{own.name!r} is no variable of this strategy. Ask the one in whose scope it was made.")
-        return hot_rows(self.engine, own, most)
-
-    def ranges_of(self, variable: VariableHandle) -> list[ShardRange]:
-        """The shards into which the partitioner splits a variable; none where it stays whole: beside another one, or as a scalar."""
-        if self.partitioner is None or not variable.shape or self.colocated_with is not None:
-            return []
-        axis, count = checked_cut(self.partitioner(variable.shape, np.dtype(variable.dtype)), variable.shape)
-        return equal_ranges(axis, variable.shape[axis], count) if count > 1 else []
-
-    def _server(self) -> str:
-        return self._placement.choose() if self.colocated_with is None else self.colocated_with.placement.cells[0].task
+        return hot_rows(self.engine, self.store, as_variable(table), whole_number(count, "count", 1))
 
     def link(self, fn: StepFunction, program: Program, worker: str) -> LinkedProgram:
         """The linked program for a task: once for all workers, again when the layout of the variables has changed.
@@ -291,15 +254,6 @@ class ParameterServerStrategy(Strategy):
             worker: the task; of variables of which every worker has a copy, it gets its own.
         """
         return self.programs.linked(fn, program, self.worker_copies.number(program, worker))
-
-    def _linked(self, program: Program, worker: int) -> LinkedProgram:
-        move_to_chief(self, program)
-        require_own(self, program)
-        prepare(program, self.store.layout, worker)
-        linked = link(program, self.store.layout, worker)
-        if self.serving.in_rounds:
-            require_one_step(linked, self.store.layout)
-        return linked
 
     def require_change_at_once(self, variable: Any) -> None:
         if self.serving.remembers:

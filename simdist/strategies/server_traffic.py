@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from simdist.errors import InvalidArgumentError
 from simdist.runtime.base import Engine
 from simdist.trace.staleness import stale_updates, staleness_by_lane
 from simdist.variables.state import Cell, Layout, PlacementRecord
 from simdist.variables.traffic import CellTraffic, HotRow, TrafficRecord, hottest_rows
-from simdist.variables.variable import Variable
+from simdist.variables.variable import Variable, VariableStore
 
 __all__ = ["hot_rows", "traffic_records"]
 
@@ -63,17 +64,21 @@ def _record(place: PlacementRecord, sums: CellTraffic, staleness: float | None) 
     )
 
 
-def hot_rows(engine: Engine, table: Variable, count: int) -> list[HotRow]:
+def hot_rows(engine: Engine, store: VariableStore, table: Variable, count: int) -> list[HotRow]:
     """The rows of a table that steps have looked up most often, the hottest first.
 
     Args:
         engine: that has moved them.
+        store: of the strategy that was asked.
         table: whose.
         count: how many at most.
 
     Raises:
+        InvalidArgumentError: a variable of another strategy.
         FailedPreconditionError: nothing travels in this engine.
     """
+    if table.placement.store is not store:
+        raise InvalidArgumentError(f"{table.name!r} is no variable of this strategy. Ask the one in whose scope it was made.")
     cells = table.placement.cells
     found: list[HotRow] = []
     for cell, traffic in zip(cells, engine.traffic(cells), strict=True):

@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.errors import InvalidArgumentError, UnavailableError
+from simdist.errors import InvalidArgumentError
 from simdist.lookup.worker_copies import TableCopies, holding_tables
 
 
-def served() -> tuple[sd.Cluster, sd.ParameterServerStrategy]:
-    cluster = sd.Cluster({"worker": 1, "ps": 2})
-    return cluster, sd.ParameterServerStrategy(cluster, sd.FixedShardsPartitioner(2))
-
-
 def test_the_trace_says_where_each_shard_of_a_new_variable_lies() -> None:
-    cluster, strategy = served()
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, sd.FixedShardsPartitioner(2))
     with strategy.scope():
         sd.Variable(np.zeros((5, 2), np.float32), name="table")
     placed = cluster.trace.instants.where(category="place")
@@ -26,13 +22,18 @@ def test_the_trace_says_where_each_shard_of_a_new_variable_lies() -> None:
     ]
 
 
-def test_a_variable_of_which_a_shard_cannot_be_placed_leaves_no_cell() -> None:
-    cluster, strategy = served()
-    cluster.faults.crash("ps:1", at=1.0)
-    sd.sleep(2.0, cluster)
-    with strategy.scope(), pytest.raises(UnavailableError, match="ps:1"):
-        sd.Variable(np.zeros((4, 2), np.float32))
-    assert (strategy.variables, len(strategy.store.layout.groups), cluster.world.tasks["ps:0"].memory.in_use_bytes) == ([], 0, 0)
+def test_a_server_that_is_down_holds_no_new_variable() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(2))
+    cluster.faults.crash("ps:1", at=0.1, restart_after=1.0)
+    sd.sleep(0.5, cluster)
+    with strategy.scope(), pytest.raises(sd.errors.UnavailableError, match="ps:1 is down, and cannot hold table"):
+        sd.Variable(np.ones((4, 2), np.float32), name="table")
+    assert (strategy.variables, cluster.world.tasks["ps:0"].memory.in_use_bytes) == ([], 0)
+    sd.sleep(1.0, cluster)
+    with strategy.scope():
+        sd.Variable(np.ones((4, 2), np.float32), name="table")
+    assert [cluster.world.tasks[f"ps:{index}"].memory.in_use_bytes for index in range(2)] == [16, 16]
 
 
 def test_a_copy_on_each_worker_is_refused_where_a_strategy_has_none() -> None:
