@@ -20,7 +20,16 @@ from simdist.errors import InvalidArgumentError
 from simdist.faults.base import Fault
 from simdist.faults.plan_json import fault_from_plain, items_of, plain_fault
 
-__all__ = ["Command", "command_from_plain", "commands_from_json", "commands_to_json", "in_order", "plain_command", "plain_command_fault"]
+__all__ = [
+    "Command",
+    "command_from_plain",
+    "commands_from_json",
+    "commands_of",
+    "commands_to_json",
+    "in_order",
+    "plain_command",
+    "plain_command_fault",
+]
 
 VERSION = 1
 
@@ -93,6 +102,21 @@ def _plain(value: Any) -> Any:
 def in_order(commands: Iterable[Command]) -> list[Command]:
     """By virtual second; those of one second in the order in which they are given."""
     return sorted(commands, key=lambda command: command.at_s)
+
+
+def commands_of(commands: Iterable[Command], name: str) -> list[Command]:
+    """The commands that an argument of this name has.
+
+    Raises:
+        TypeError: it is no list, or has something else.
+    """
+    if not isinstance(cast("object", commands), Iterable):
+        raise TypeError(f"{name} is {commands!r}; expected a list of commands")
+    given = list(commands)
+    wrong = [command for command in given if not isinstance(cast("object", command), Command)]
+    if wrong:
+        raise TypeError(f"{name} has {wrong[0]!r}; expected the commands of a session, or those of commands_from_json(text)")
+    return given
 
 
 def commands_to_json(commands: Sequence[Command]) -> str:

@@ -1,4 +1,4 @@
-"""`Session`: a run of a program that is paused, broken on purpose, rewound and forked."""
+"""`Session`: a run of a program that is paused, broken on purpose, rewound and forked. What can be seen of it: `simdist.session.view`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from threading import get_ident
 from typing import Any, cast
 
 from simdist.arguments import END_S, number
-from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
 from simdist.runtime.cluster import Cluster
-from simdist.session.branch import Branch, Family, RunAside
-from simdist.session.commands import Command, in_order, plain_command_fault
+from simdist.session.branch import Branch, Family
+from simdist.session.commands import Command, commands_of, in_order, plain_command_fault
 from simdist.session.comparison import Comparison, compare
-from simdist.session.goals import Moment, UntilEvents, UntilSecond, goal_of
-from simdist.session.run import Goal, Program, ProgramRun, require_no_faults
-from simdist.simulation.fiber import current_fiber
-from simdist.trace import Trace
+from simdist.session.forking import commands_of_fork
+from simdist.session.goals import UntilEvents, UntilSecond, goal_of
+from simdist.session.run import Goal, Program, require_no_faults
+from simdist.session.view import SessionView
 from simdist.uncopied import Uncopied
 
 __all__ = ["Session"]
@@ -27,7 +26,7 @@ __all__ = ["Session"]
 EVENTS_OF_A_FRAME = 500
 
 
-class Session(Uncopied, instead="session.fork(session.now) is another one, and sd.share(session) a text of it."):
+class Session(SessionView, Uncopied, instead="session.fork(session.now) is another one, and sd.share(session) a text of it."):
     """A program on a virtual cluster, under control: pause it, break it, rewind it, fork it.
 
     The program is ordinary code and runs as in a cell. To the end and without commands it has the trace and the numbers of
@@ -66,124 +65,7 @@ class Session(Uncopied, instead="session.fork(session.now) is another one, and s
 
     def __init__(self, program: Program, cluster: Cluster, commands: Iterable[Command] | None = None) -> None:
         given = _checked(program, cluster, commands)
-        self._thread = get_ident()
-        self._branch = Branch(program, cluster, in_order(given), Family())
-
-    # -- what can be seen -----------------------------------------------------------------------------------------
-
-    @property
-    def program(self) -> Program:
-        """What runs."""
-        return self._branch.program
-
-    @property
-    def cluster(self) -> Cluster:
-        return self._live().cluster
-
-    @property
-    def now(self) -> float:
-        """Virtual seconds since the start."""
-        return self._branch.seen.now
-
-    @property
-    def state(self) -> str:
-        """ "paused", "running" (seen by the program itself), "finished", "failed" or "closed"."""
-        return self._branch.seen.state
-
-    @property
-    def trace(self) -> Trace:
-        """What has happened so far."""
-        return self._live().cluster.trace
-
-    @property
-    def result(self) -> Any:
-        """What the program has returned.
-
-        Raises:
-            FailedPreconditionError: it has not yet.
-        """
-        if self.state != "finished":
-            raise FailedPreconditionError(
-                f"The program has no result: it is {self.state} at {self.now:.6f} s. Call session.advance() first."
-            )
-        return self._live().result
-
-    @property
-    def error(self) -> BaseException | None:
-        """What the program has failed with."""
-        return self._live().error
-
-    @property
-    def output(self) -> str:
-        """What the program has printed in this run."""
-        return self._branch.seen.output
-
-    def last_output(self, characters: int) -> str:
-        """So many characters of the end of the output."""
-        seen = self._branch.seen
-        return seen.output[-characters:] if isinstance(seen, RunAside) else seen.last_output(characters)
-
-    @property
-    def commands(self) -> list[Command]:
-        """What was injected, in order; also what is still to come after a rewind."""
-        return list(self._branch.seen.commands)
-
-    @property
-    def steps(self) -> int:
-        """How many steps the workers have ended, all together."""
-        return self._live().steps
-
-    @property
-    def closures(self) -> int:
-        """How many closures have been completed."""
-        return self._live().closures
-
-    @property
-    def progress_s(self) -> list[float]:
-        """When the run came on by one, in virtual seconds: by a completed closure, or where it has none by a step."""
-        return list(self._live().progress_s)
-
-    @property
-    def pace_s(self) -> float | None:
-        """Virtual seconds that the run took on average to come on by one; None before the first time."""
-        progress_s = self._live().progress_s
-        return progress_s[-1] / len(progress_s) if progress_s else None
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all that is due at the present second has happened, so that ``advance(until=session.now)`` does nothing."""
-        return self._live().is_settled
-
-    @property
-    def begun_again(self) -> int:
-        """How often a run began from the start because of `rewind`: what was seen of the run before is void then."""
-        return self._branch.begun_again
-
-    @property
-    def faults(self) -> list[Fault]:
-        """The faults of the commands that were done, in order; each one tells when it fired and healed."""
-        return list(self._live().faults)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the run is in memory. Of a session and its forks the 8 are that were used last; others run again when they are used."""
-        return isinstance(self._branch.seen, ProgramRun)
-
-    def digest(self) -> str:
-        """The digest of the run so far."""
-        seen = self._branch.seen
-        return seen.digest if isinstance(seen, RunAside) else seen.cluster.trace.digest()
-
-    def moment(self) -> Moment:
-        """Where the run stands, exactly."""
-        seen = self._branch.seen
-        return seen.moment if isinstance(seen, RunAside) else Moment.of(seen)
-
-    def _live(self) -> ProgramRun:
-        """The run; one that is not kept is done again first."""
-        if isinstance(self._branch.seen, RunAside):
-            self._require_outside("advance")
-        return self._branch.live()
+        super().__init__(Branch(program, cluster, in_order(given), Family()), get_ident())
 
     # -- going on -------------------------------------------------------------------------------------------------
 
@@ -322,17 +204,7 @@ class Session(Uncopied, instead="session.fork(session.now) is another one, and s
         """
         self._require_outside("fork")
         number(t, "t", below=END_S)
-        removed, added = _as_commands(without, "without"), [command.by_time() for command in _as_commands(plus, "plus")]
-        before = commands = self.commands
-        for command in removed:
-            if command not in commands:
-                raise InvalidArgumentError(f"without={command!r}: this session has no such command. It has {self.commands!r}.")
-            place = commands.index(command)
-            commands = [*commands[:place], *commands[place + 1 :]]
-        commands = in_order([*commands, *added])
-        # Up to the first change the same events happen, and the same commands are done exactly where they were.
-        same = next((place for place, pair in enumerate(zip(commands, before, strict=False)) if pair[0] != pair[1]), len(before))
-        other = self._sibling([*commands[:same], *(command.by_time() for command in commands[same:])])
+        other = self._sibling(commands_of_fork(self.commands, without, plus))
         try:
             other.advance(until=t)
         except BaseException as error:
@@ -342,9 +214,8 @@ class Session(Uncopied, instead="session.fork(session.now) is another one, and s
         return other
 
     def _sibling(self, commands: Iterable[Command]) -> Session:
-        other = Session.__new__(Session)
-        other._thread = self._thread
-        other._branch = Branch(self._branch.program, self._branch.template, in_order(commands), self._branch.family)
+        other, branch = Session.__new__(Session), self._branch
+        SessionView.__init__(other, Branch(branch.program, branch.template, in_order(commands), branch.family), self._thread)
         return other
 
     def compare(self, other: Session) -> Comparison:
@@ -357,25 +228,6 @@ class Session(Uncopied, instead="session.fork(session.now) is another one, and s
         if self.state != "closed":
             self._live().close()
 
-    def _require_open(self, what: str) -> None:
-        if self.state == "closed":
-            raise FailedPreconditionError(f"session.{what}() was called after session.close(). Begin another run with session.rewind(0.0).")
-
-    def _require_outside(self, what: str) -> None:
-        if get_ident() != self._thread:
-            raise FailedPreconditionError(
-                f"session.{what}() was called from another thread than the one that made the session. Virtual time has one thread: "
-                "call it there; from others use session.inject(fault)."
-            )
-        driving_thread.require()
-        if self.state == "running" or current_fiber() is not None:
-            raise FailedPreconditionError(
-                f"session.{what}() was called by a running program. Call it in the notebook, between two advances."
-            )
-
-    def __repr__(self) -> str:
-        return f"Session({self.state} at {self.now:.6f} s, {len(self.commands)} command{'s' * (len(self.commands) != 1)})"
-
 
 def _checked(program: Program, cluster: Cluster, commands: Iterable[Command] | None) -> list[Command]:
     """The commands of a session whose arguments make sense."""
@@ -384,15 +236,4 @@ def _checked(program: Program, cluster: Cluster, commands: Iterable[Command] | N
     if not isinstance(cast("object", cluster), Cluster):
         raise TypeError(f"cluster is {cluster!r}; expected a Cluster, of which each run gets a fresh one")
     require_no_faults(cluster)
-    return _as_commands([] if commands is None else commands, "commands")
-
-
-def _as_commands(commands: Iterable[Command], name: str) -> list[Command]:
-    """The commands that an argument of this name has."""
-    if not isinstance(cast("object", commands), Iterable):
-        raise TypeError(f"{name} is {commands!r}; expected a list of commands")
-    given = list(commands)
-    wrong = [command for command in given if not isinstance(cast("object", command), Command)]
-    if wrong:
-        raise TypeError(f"{name} has {wrong[0]!r}; expected the commands of a session, or those of commands_from_json(text)")
-    return given
+    return commands_of([] if commands is None else commands, "commands")

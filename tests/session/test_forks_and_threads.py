@@ -1,4 +1,4 @@
-"""Forks have the run of their session up to the first change, exactly; and what other threads ask for is done, or refused aloud."""
+"""What other threads ask of a session is done, or refused aloud; and what it keeps and counts over rewinds and forks."""
 
 from __future__ import annotations
 
@@ -8,31 +8,12 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from session_programs import CRASH, session_of
+from session_programs import session_of
 from simdist import errors
 from simdist.session import Command
 from simdist.session.branch import MOST_SECONDS
 
 SLOW = {"kind": "slow", "task": "worker:1", "factor": 3.0, "until": 0.002}
-
-
-def test_fork_does_the_commands_before_its_first_change_exactly_where_they_were() -> None:
-    session = session_of("coordinator")
-    session.advance(until=0.0004)
-    session.advance(events=1)
-    while session.is_settled:  # so that the command comes between two events of one second
-        session.advance(events=1)
-    first = session.inject(SLOW)
-    session.advance(until=0.0012)
-    second = session.inject(CRASH)
-    assert first is not None and second is not None and first.after_events is not None
-    session.advance()
-    for fork in (session.fork(0.0, without=[second]), session.fork(0.0, plus=[Command(0.0012, SLOW)])):
-        assert fork.commands[0] == first
-        fork.advance()
-        found = session.compare(fork)
-        assert found.same_until_s is not None and found.same_until_s >= 0.0012, str(found)
-    assert session.fork(0.0, without=[first]).commands == [second.by_time()]
 
 
 def test_fault_of_another_thread_is_refused_where_the_run_is_over() -> None:
