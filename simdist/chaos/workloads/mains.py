@@ -20,7 +20,7 @@ from simdist.chaos.workloads.base import EndedRun, Excuse, Workload
 from simdist.chaos.workloads.plain import descend
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training
 from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
-from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
+from simdist.runtime.simulated.collective_timeouts import COLLECTIVE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from simdist.chaos.stage import Stage

@@ -26,8 +26,8 @@ from simdist.chaos.workloads.plain import descend, descend_locally
 from simdist.chaos.workloads.regression import BATCH_SIZES, Training
 from simdist.collectives import ALL_REDUCE, Compressor, Fp16, OneBit, TopK
 from simdist.errors import AbortedError, UnavailableError
+from simdist.runtime.simulated.collective_timeouts import COLLECTIVE_TIMEOUT_S
 from simdist.runtime.simulated.detection import HEARTBEAT_S, SILENCE_S
-from simdist.runtime.simulated.pending_collective import COLLECTIVE_TIMEOUT_S
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.elastic import MAX_TIME_OUTS
 

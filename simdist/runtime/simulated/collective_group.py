@@ -21,8 +21,9 @@ from simdist.errors import UnavailableError
 from simdist.program.collective import Collective
 from simdist.program.values import Bundle
 from simdist.runtime.replicas import Communication, Member
+from simdist.runtime.simulated.arrival import Arrival
 from simdist.runtime.simulated.collective_plans import CollectivePlans
-from simdist.runtime.simulated.pending_collective import Arrival, PendingCollective
+from simdist.runtime.simulated.pending_collective import PendingCollective
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 

@@ -5,16 +5,18 @@ Taught in lesson 03a.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from simdist.errors import DeadlineExceededError, FailedPreconditionError, TimedOutError
+from simdist.errors import FailedPreconditionError
 from simdist.program.collective import SPARSE_SUM, Collective, padded_gather
 from simdist.program.sparse_sums import settled
 from simdist.program.values import Bundle
 from simdist.runtime.combining import disagreement
 from simdist.runtime.replicas import CollectivePlan, Communication, Member
+from simdist.runtime.simulated.arrival import Arrival
 from simdist.runtime.simulated.collective_plans import CollectivePlans
+from simdist.runtime.simulated.collective_timeouts import CollectiveTimeouts
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.transfers import RoutedSchedule, Transfers, idle
 from simdist.runtime.simulated.uncontended import resumed, uncontended_bytes
@@ -22,12 +24,10 @@ from simdist.runtime.simulated.world import World
 from simdist.simulation.network import Link
 from simdist.trace.records import NO_CAUSE
 
-__all__ = ["COLLECTIVE_TIMEOUT_S", "Arrival", "PendingCollective", "Participants"]
+__all__ = ["Participants", "PendingCollective"]
 
 NEED_ALL = ("all_gather", "reduce_scatter")
 UNEVEN = ("all_gather", SPARSE_SUM)
-# How long a collective without a time-out of its own waits where a task may be silent.
-COLLECTIVE_TIMEOUT_S = 30.0
 
 
 class Participants(Protocol):
@@ -50,48 +50,6 @@ class Participants(Protocol):
     def drop(self, ranks: list[int]) -> None: ...
 
 
-class Arrival:
-    """The arrival of one replica at a collective, and its result.
-
-    Attributes:
-        collective: what it came for.
-        device: where the trace shows it.
-        began_s: when it came.
-        is_early: whether it came while its device still computed: no operation waits for it then.
-        over: whether it has what it gets (`result`), or never will (`error`).
-    """
-
-    __slots__ = ("began_s", "collective", "device", "ended", "error", "is_early", "over", "pending_collective", "result")
-
-    def __init__(self, pending_collective: PendingCollective, collective: Collective, device: str, began_s: float, is_early: bool) -> None:
-        self.pending_collective = pending_collective
-        self.collective = collective
-        self.device = device
-        self.began_s = began_s
-        self.is_early = is_early
-        self.over = False
-        self.result: Bundle | None = None
-        self.error: BaseException | None = None
-        self.ended: Callable[[Arrival], None] | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes that it contributes; of a sparse all-reduce those that travel."""
-        carried_out = self.pending_collective.collective
-        return self.collective.size_bytes if carried_out.kind == "all_gather" else carried_out.size_bytes
-
-    def then(self, ended: Callable[[Arrival], None]) -> None:
-        """Call a function, once, when it is over."""
-        self.ended = ended
-
-    def end(self, result: Bundle | None, error: BaseException | None) -> None:
-        """End it with a result or an error."""
-        if not self.over:
-            self.over, self.result, self.error = True, result, error
-            if self.ended is not None:
-                self.ended(self)
-
-
 class PendingCollective:
     """One collective, from its first arrival to its last result.
 
@@ -101,9 +59,7 @@ class PendingCollective:
         uncontended: its schedule and the bytes on each link, where all is known when they begin.
         cause: the number of the last record of the replica that came last.
         each: what each replica came for, where they may have come with different sizes.
-        timeout_s: that of its own, or of the strategy; None: it has none.
-        patience_s: how long it waits where no error says that a replica or its bytes are missing.
-        gives_up_s: when it looks next, or has looked last, for who or what was lost without an error; 0: it has not to.
+        timeouts: how long it waits for replicas and bytes that are missing.
         recorded: the number of the last record of this collective, in a list that those behind it keep.
         behind: that of the collective for which its bytes had to wait; None where they had not.
     """
@@ -129,15 +85,8 @@ class PendingCollective:
         self.results: Sequence[Bundle] = []
         self.left = 0
         self.over = False
-        self.began_s = group.world.clock.now
-        self.gives_up_s = 0.0
-        self.watch: list[PendingCollective] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
         asked_s = None if collective.options is None else collective.options.timeout_seconds
-        self.timeout_s = asked_s or group.communication.timeout_s
-        self.patience_s = self.timeout_s or COLLECTIVE_TIMEOUT_S
-        if self.timeout_s is not None:
-            self.watch.append(self)
-            group.world.clock.after(self.timeout_s, _expired, (self.watch, self.timeout_s))
+        self.timeouts = CollectiveTimeouts(self, group.world.clock, asked_s or group.communication.timeout_s)
         if group.world.silence.is_expected:
             self.expect_silence()
 
@@ -172,9 +121,8 @@ class PendingCollective:
     def awaited(self) -> str:
         """What a replica waits for, as text."""
         missing = self.missing()
-        return f"{self.collective}" + (
-            f", to which {', '.join(missing[:8])} {'has' if len(missing) == 1 else 'have'} not come" if missing else ""
-        )
+        late = f", to which {', '.join(missing[:8])} {'has' if len(missing) == 1 else 'have'} not come" if missing else ""
+        return f"{self.collective}{late}"
 
     def missing(self) -> list[str]:
         """The replicas that have not arrived."""
@@ -327,53 +275,17 @@ class PendingCollective:
 
     # -- failures -------------------------------------------------------------------------------------------------
 
-    def expire(self, timeout_s: float) -> None:
-        """The time-out is over; the replicas that have arrived give up, unless all have."""
-        if not self.ranks:
-            missing = self.missing()
-            self.fail(
-                DeadlineExceededError(
-                    f"{self.collective} was given up after {timeout_s:g} s: {', '.join(missing)} did not come. Look at what "
-                    f"{'it does' if len(missing) == 1 else 'they do'} instead, or raise timeout_seconds."
-                )
-            )
-
     def expect_silence(self) -> None:
-        """A replica or a message may be missing without an error: give up after a time-out; after one more where one is over."""
-        clock = self.group.world.clock
-        if self.over or clock.now < self.gives_up_s:
+        """A replica or a message may be missing without an error: do not wait for it for ever."""
+        if self.over:
             return
-        if not self.gives_up_s:
+        if not self.timeouts.gives_up_s:
             self.processes = [self._process_of(rank) for rank in self.given]
-        if not self.watch:
-            self.watch.append(self)
-        due_s = self.began_s + self.patience_s
-        self.gives_up_s = due_s if due_s > clock.now else clock.now + self.patience_s
-        clock.after(self.gives_up_s - clock.now, _timed_out, self.watch)
-
-    def give_up(self) -> None:
-        """End with an error: the time-out for all arrivals and all bytes is over."""
-        transfers = self.transfers
-        paused = [] if transfers is None else transfers.paused
-        if self.ranks and not (paused or (transfers is not None and transfers.has_lost)):
-            return
-        missing = self.missing() or paused
-        what = (
-            f"{', '.join(missing)} did not {'go on' if paused else 'come'}, and nobody said why"
-            if missing
-            else "bytes were lost on the way"
-        )
-        self.fail(
-            TimedOutError(
-                f"{self.collective} was given up after {self.patience_s:g} s: {what}. Look at the pauses, partitions and lost hosts "
-                "of the fault plan (give lose_host a restart_after=); launch the mains with restart='always' to start again, or "
-                f"{'set' if self.timeout_s is None else 'raise'} timeout_seconds."
-            )
-        )
+        self.timeouts.expect_silence(self)
 
     def _end(self, error: BaseException | None) -> None:
         self.over = True
-        self.watch.clear()
+        self.timeouts.end()
         self._count_uncontended(is_whole=error is None)
         self.group.settle(self, error)
 
@@ -386,14 +298,3 @@ class PendingCollective:
         self._end(error)
         for arrival in list(self.arrivals.values()):
             arrival.end(None, error)
-
-
-def _expired(watched: tuple[list[PendingCollective], float]) -> None:
-    watch, timeout_s = watched
-    for pending_collective in list(watch):
-        pending_collective.expire(timeout_s)
-
-
-def _timed_out(watch: list[PendingCollective]) -> None:
-    for pending_collective in list(watch):
-        pending_collective.give_up()

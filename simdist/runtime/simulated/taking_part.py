@@ -18,9 +18,9 @@ from simdist.randomness import step_key
 from simdist.runtime.base import PENDING, Later, OperationResult
 from simdist.runtime.linked import LinkedCollective, RunKernel
 from simdist.runtime.replicas import Member
+from simdist.runtime.simulated.arrival import Arrival
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.copies import Copy
-from simdist.runtime.simulated.pending_collective import Arrival
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.task_runtime import SimulatedTask
 from simdist.runtime.simulated.world import World

@@ -1,0 +1,114 @@
+"""How long a collective waits, for replicas that do not come and for bytes that are lost, and the errors with which it gives up.
+
+With a time-out of its own, or of its strategy, it gives up when that is over and a replica has not arrived. Where a task or its bytes may
+be missing without an error, because of a fault of the plan, it waits that long as well, or `COLLECTIVE_TIMEOUT_S`.
+
+Taught in lesson 03a.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from simdist.errors import DeadlineExceededError, TimedOutError
+from simdist.program.collective import Collective
+from simdist.runtime.simulated.transfers import Transfers
+from simdist.simulation.kernel import Clock
+
+__all__ = ["COLLECTIVE_TIMEOUT_S", "CollectiveTimeouts"]
+
+COLLECTIVE_TIMEOUT_S = 30.0
+"""How long a collective without a time-out of its own waits where a task may be silent."""
+
+
+class Awaited(Protocol):
+    """The collective that is waited for.
+
+    Attributes:
+        ranks: of those that take part; none before all have arrived.
+        transfers: of its bytes.
+    """
+
+    collective: Collective
+    ranks: list[int]
+    transfers: Transfers | None
+
+    def missing(self) -> list[str]: ...
+    def fail(self, error: BaseException, /) -> None: ...
+
+
+class CollectiveTimeouts:
+    """The time-outs of one collective.
+
+    Args:
+        awaited: the collective, which begins now.
+        clock: of the engine.
+        timeout_s: its time-out; None: it has none.
+
+    Attributes:
+        gives_up_s: when it looks next, or has looked last, for who or what was lost without an error; 0: it has not to.
+    """
+
+    __slots__ = ("_began_s", "_clock", "_timeout_s", "_watch", "gives_up_s")
+
+    def __init__(self, awaited: Awaited, clock: Clock, timeout_s: float | None) -> None:
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._began_s = clock.now
+        self.gives_up_s = 0.0
+        self._watch: list[Awaited] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
+        if timeout_s is not None:
+            self._watch.append(awaited)
+            clock.after(timeout_s, _expired, (self._watch, timeout_s))
+
+    def expect_silence(self, awaited: Awaited) -> None:
+        """A replica or a message may be missing without an error: give up after a time-out; after one more where one is over."""
+        now = self._clock.now
+        if now < self.gives_up_s:
+            return
+        if not self._watch:
+            self._watch.append(awaited)
+        patience_s = self._timeout_s or COLLECTIVE_TIMEOUT_S
+        due_s = self._began_s + patience_s
+        self.gives_up_s = due_s if due_s > now else now + patience_s
+        self._clock.after(self.gives_up_s - now, _timed_out, (self._watch, self._timeout_s))
+
+    def end(self) -> None:
+        """The collective is over."""
+        self._watch.clear()
+
+
+def _expired(watched: tuple[list[Awaited], float]) -> None:
+    """The time-out is over; the replicas that have arrived give up, unless all have."""
+    watch, timeout_s = watched
+    for awaited in list(watch):
+        if awaited.ranks:
+            continue
+        missing = awaited.missing()
+        awaited.fail(
+            DeadlineExceededError(
+                f"{awaited.collective} was given up after {timeout_s:g} s: {', '.join(missing)} did not come. Look at what "
+                f"{'it does' if len(missing) == 1 else 'they do'} instead, or raise timeout_seconds."
+            )
+        )
+
+
+def _timed_out(watched: tuple[list[Awaited], float | None]) -> None:
+    """The time-out for all arrivals and all bytes is over."""
+    watch, timeout_s = watched
+    for awaited in list(watch):
+        transfers = awaited.transfers
+        paused = [] if transfers is None else transfers.paused
+        if not awaited.ranks or paused or (transfers is not None and transfers.has_lost):
+            awaited.fail(_given_up(awaited, paused, timeout_s))
+
+
+def _given_up(awaited: Awaited, paused: list[str], timeout_s: float | None) -> TimedOutError:
+    missing, what = awaited.missing() or paused, "bytes were lost on the way"
+    if missing:
+        what = f"{', '.join(missing)} did not {'go on' if paused else 'come'}, and nobody said why"
+    return TimedOutError(
+        f"{awaited.collective} was given up after {timeout_s or COLLECTIVE_TIMEOUT_S:g} s: {what}. Look at the pauses, partitions and lost "
+        "hosts of the fault plan (give lose_host a restart_after=); launch the mains with restart='always' to start again, or "
+        f"{'set' if timeout_s is None else 'raise'} timeout_seconds."
+    )

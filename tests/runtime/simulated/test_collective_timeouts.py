@@ -1,0 +1,109 @@
+"""How long a collective waits where replicas do not come or bytes are lost, and what it keeps until then."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.runtime.simulated.collective_timeouts import COLLECTIVE_TIMEOUT_S, CollectiveTimeouts
+from simdist.simulation.kernel import Clock
+
+
+class Waiting:
+    """A collective of two replicas, of which one has not come."""
+
+    collective: Any = "all_reduce loss"
+    transfers: Any = None
+
+    def __init__(self) -> None:
+        self.ranks: list[int] = []
+        self.errors: list[BaseException] = []
+
+    def missing(self) -> list[str]:
+        return ["worker:1"]
+
+    def fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+
+
+def test_a_replica_that_does_not_come_is_named_when_the_time_out_is_over() -> None:
+    clock, waiting, begun = Clock(), Waiting(), Waiting()
+    begun.ranks = [0, 1]
+    kept = [CollectiveTimeouts(one, clock, 2.0) for one in (waiting, begun)]
+    clock.sleep(3.0)
+    assert [str(error) for error in waiting.errors] == [
+        "all_reduce loss was given up after 2 s: worker:1 did not come. Look at what it does instead, or raise timeout_seconds."
+    ]
+    assert begun.errors == [] and [one.gives_up_s for one in kept] == [0.0, 0.0]
+
+
+def test_without_a_time_out_it_waits_only_where_a_task_may_be_silent() -> None:
+    clock, waiting = Clock(), Waiting()
+    timeouts = CollectiveTimeouts(waiting, clock, None)
+    timeouts.expect_silence(waiting)
+    timeouts.expect_silence(waiting)  # it waits already
+    assert timeouts.gives_up_s == COLLECTIVE_TIMEOUT_S
+    clock.sleep(COLLECTIVE_TIMEOUT_S)
+    (error,) = waiting.errors
+    assert isinstance(error, sd.errors.TimedOutError) and "after 30 s: worker:1 did not come, and nobody said why" in str(error)
+
+
+def test_a_collective_that_is_over_is_not_kept_until_its_time_out() -> None:
+    clock, waiting = Clock(), Waiting()
+    timeouts, gone = CollectiveTimeouts(waiting, clock, 100.0), weakref.ref(waiting)
+    timeouts.end()
+    del waiting
+    gc.collect()
+    assert gone() is None
+
+
+def given_up_s(plan: Callable[[sd.Cluster], object], timeout_s: float | None, megabytes: int) -> float:
+    """When mains of three workers, on links of 1 MB/s, are told that a collective was given up."""
+    cluster = sd.Cluster({"worker": 3}, network=sd.hardware.Network(bandwidth=1e6, latency=0.0))
+    told_s: list[float] = []
+
+    def main() -> None:
+        strategy = sd.MultiWorkerMirroredStrategy(
+            communication_options=sd.CommunicationOptions(timeout_seconds=timeout_s, implementation="RING")
+        )
+        try:
+            strategy.run(
+                sd.function(lambda x: sd.get_replica_context().all_reduce("sum", x)), args=(np.ones(250_000 * megabytes, "float32"),)
+            )
+        except sd.errors.TimedOutError:
+            told_s.append(cluster.now)
+            raise
+
+    plan(cluster)
+    run = cluster.launch(main)
+    with pytest.raises(sd.errors.TimedOutError, match=f"given up after {timeout_s or 30:g} s.* {'raise' if timeout_s else 'set'} timeout_"):
+        run.join()
+    return min(told_s)
+
+
+def cut(at: float) -> Callable[[sd.Cluster], object]:
+    return lambda cluster: cluster.faults.partition("worker:0", ["worker:1", "worker:2"], at=at, until=at + 0.5)
+
+
+def pause(at: float) -> Callable[[sd.Cluster], object]:
+    return lambda cluster: cluster.faults.pause("worker:0", at=at, until=500.0)
+
+
+@pytest.mark.parametrize("silence", [cut, pause])
+@pytest.mark.parametrize("timeout_s", [None, 2.0, 100.0])
+def test_a_collective_that_cannot_end_is_given_up_after_the_time_out_that_was_asked_for(
+    silence: Callable[[float], Any], timeout_s: float | None
+) -> None:
+    assert given_up_s(silence(0.5), timeout_s, megabytes=3) == pytest.approx(timeout_s or 30.0)
+
+
+@pytest.mark.parametrize("silence", [cut, pause])
+def test_a_collective_that_a_silence_befalls_after_its_time_out_gets_one_more(silence: Callable[[float], Any]) -> None:
+    # Its bytes travel for 12 s, and nothing was missing after 2 s.
+    assert 5.0 + 2.0 <= given_up_s(silence(5.0), 2.0, megabytes=9) < 12.0 + 2.0
