@@ -10,9 +10,8 @@ Keras' own ``fit`` takes variables apart and would train on one device without a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import wraps
 from weakref import WeakKeyDictionary
 
 import jax
@@ -20,33 +19,24 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 from keras.src.backend.common import global_state, stateless_scope
-from keras.src.backend.jax import random as jax_random
-from keras.src.ops.operation import Operation
-from keras.src.random import seed_generator
-from keras.src.utils import rng_utils
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.process_state import active_context, current_seed
 from simdist.program import tracing
 from simdist.program.arrays import ArrayLike, DTypeLike, HostArray
 from simdist.program.fixed_reads import traced_once
-from simdist.program.saved_parts import SavedParts, built
+from simdist.program.saved_parts import SavedParts
 from simdist.program.scope import Scope, add_library, chosen_scope, libraries, opened
 from simdist.program.values import snapshot
-from simdist.randomness import derive_seed
-from simdist.training import made_in_steps
+from simdist.training import built_layers, made_in_steps, seeds
 from simdist.training.first_weights import require_room
 from simdist.training.saved_variables import saved_variables
-from simdist.variables.aggregation import VariableAggregation, VariableSynchronization, is_sum_of_replicas
+from simdist.training.variable_roles import variable_roles
+from simdist.variables.aggregation import is_sum_of_replicas
 from simdist.variables.handles import Adopted
 from simdist.variables.state import PlacementRecord
 from simdist.variables.variable import Variable
 
 __all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install", "noted_assignments"]
-
-SEEDS_DRAWN = "simdist_seeds_drawn"
-"""Where Keras' state, which each task has for itself, keeps how many seeds were drawn since ``keras.utils.set_random_seed``."""
-
 
 MODELS_OF_STRATEGIES = "Make the model with simdist.keras.Model or simdist.keras.Sequential, whose fit knows strategies."
 """What to do where Keras' own loop was called."""
@@ -84,7 +74,7 @@ class AdoptedVariable(keras.Variable, Adopted):
             self._adopt(value)
 
     def _adopt(self, value: ArrayLike) -> None:
-        synchronization, aggregation = _roles(self, np.issubdtype(np.asarray(value).dtype, np.floating))
+        synchronization, aggregation = variable_roles(self, np.issubdtype(np.asarray(value).dtype, np.floating))
         with opened(self.simdist_scope):
             own = Variable(
                 jnp.asarray(snapshot(value)),
@@ -198,29 +188,6 @@ def noted_assignments() -> Iterator[list[AdoptedVariable]]:
         _noted.remove(found)
 
 
-def _roles(variable: keras.Variable, floating: bool) -> tuple[VariableSynchronization, VariableAggregation]:
-    """The synchronization and the aggregation of a Keras variable with several replicas.
-
-    What is trained, and the optimizer's own, changes on all replicas alike; so does state of layers whose mean is asked for by
-    ``aggregation="mean"``. Metrics are summed when they are read. Other state of layers (moving averages) is each replica's own, and their
-    mean when it is read, as in Keras on TensorFlow.
-    """
-    on_read, auto = VariableSynchronization.ON_READ, VariableSynchronization.AUTO
-    if variable.trainable:
-        return auto, VariableAggregation.MEAN if floating else VariableAggregation.ONLY_FIRST_REPLICA
-    match variable.aggregation:
-        case "sum":
-            return on_read, VariableAggregation.SUM
-        case "mean" if floating:
-            return on_read if variable.synchronization == "on_read" else auto, VariableAggregation.MEAN
-        case "mean":
-            return on_read, VariableAggregation.ONLY_FIRST_REPLICA
-        case "only_first_replica":
-            return auto, VariableAggregation.ONLY_FIRST_REPLICA
-        case _:
-            return (on_read, VariableAggregation.MEAN) if floating else (auto, VariableAggregation.ONLY_FIRST_REPLICA)
-
-
 class StepScope(stateless_scope.StatelessScope):
     """Open while a step is traced: a variable that no strategy adopted would silently become a constant of the program.
 
@@ -313,56 +280,11 @@ def _adopted_class(variable: object) -> AdoptedVariable:
     return variable
 
 
-def _seed_of_task(original: Callable[[], int] = seed_generator.make_default_seed) -> int:
-    """An unseeded initialiser draws from the seed that its task has set; else from the task's stream, or from the chosen scope."""
-    given, scope = rng_utils.get_random_seed(), chosen_scope()
-    if given is not None and (scope is not None or active_context().seeds is not None):
-        drawn = 1 + (global_state.get_global_attribute(SEEDS_DRAWN) or 0)
-        global_state.set_global_attribute(SEEDS_DRAWN, drawn)
-        return 1 + derive_seed(given, "keras", drawn) % 1_000_000_000
-    seed = current_seed()
-    if seed is None and scope is not None:
-        seed = scope.next_seed()
-    return original() if seed is None else seed
-
-
-def _set_random_seed(seed: int, original: Callable[[int], None] = rng_utils.set_random_seed) -> None:
-    original(seed)
-    global_state.set_global_attribute(SEEDS_DRAWN, 0)
-
-
-def _built(operation: Operation, original: Callable[[Operation], object] = Operation._post_build) -> None:
-    """A layer or a model has its variables: those take their values that waited for them, as soon as variables can be assigned."""
-    original(operation)
-    if stateless_scope.in_stateless_scope():
-        _built_in_scopes.append(operation)
-    else:
-        built(operation)
-
-
-_built_in_scopes: list[Operation] = []
-
-
-def _left(
-    self: stateless_scope.StatelessScope, *error: object, original: Callable[..., object] = stateless_scope.StatelessScope.__exit__
-) -> None:
-    """Keras' scope is left in which a model is built without running it."""
-    original(self, *error)
-    if not stateless_scope.in_stateless_scope() and _built_in_scopes:
-        operations = list(_built_in_scopes)
-        _built_in_scopes.clear()
-        for operation in operations if error[0] is None else ():
-            built(operation)
-
-
 def install() -> None:
     """Let scopes adopt Keras variables, steps refuse foreign ones, and tasks draw their own seeds. Done once."""
     if any(isinstance(library, KerasLibrary) for library in libraries):
         return
-    Operation._post_build = _built  # pyright: ignore[reportAttributeAccessIssue]
-    stateless_scope.StatelessScope.__exit__ = _left
-    seed_generator.make_default_seed = _seed_of_task
-    jax_random.make_default_seed = _seed_of_task
-    rng_utils.set_random_seed = keras.utils.set_random_seed = wraps(rng_utils.set_random_seed)(_set_random_seed)
+    built_layers.install()
+    seeds.install()
     made_in_steps.install()
     add_library(KerasLibrary())
