@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -20,24 +19,21 @@ import numpy as np
 from simdist.arguments import whole_number
 from simdist.checkpoint import latest_checkpoint
 from simdist.data import Dataset
-from simdist.data.nodes import INFINITE
 from simdist.errors import InvalidArgumentError
-from simdist.estimator.functions import called_input_fn, called_model_fn, require_model_fn
+from simdist.estimator.functions import called_model_fn, dataset_function, require_model_fn
 from simdist.estimator.listeners import CheckpointSaverListener, checked_listeners
+from simdist.estimator.model_directory import with_directory
 from simdist.estimator.predictions import chosen, examples
 from simdist.estimator.run_config import RunConfig
-from simdist.estimator.runners import DatasetFunction, ReplicaRunner, Runner, WorkerRunner
+from simdist.estimator.runners import DatasetFunction, ReplicaRunner, Runner, training_runner
 from simdist.estimator.saved_steps import latest_step, restored_step, saved_values, value_of
 from simdist.estimator.specs import EstimatorSpec, InputFunction, MetricResults, ModeKeys, refuse_hooks
 from simdist.estimator.strategies import Strategies, serves
 from simdist.estimator.summaries import Summaries
 from simdist.estimator.training_loop import TrainingLoop
-from simdist.input import InputContext
 from simdist.program.arrays import HostArray, Tree
 from simdist.runtime.base import Engine
 from simdist.strategies.base import Strategy
-from simdist.strategies.parameter_server import ParameterServerStrategy
-from simdist.strategies.synchronous import SynchronousStrategy
 
 if TYPE_CHECKING:  # it loads Keras, which an import of simdist does not
     from simdist.estimator.built_model import BuiltModel
@@ -105,7 +101,7 @@ class Estimator:
                 f"warm_start_from={warm_start_from!r} is not known here. Let model_fn make layers with these weights."
             )
         require_model_fn(model_fn, params)
-        self.config = _with_directory(config or RunConfig(), model_dir)
+        self.config = with_directory(config or RunConfig(), model_dir)
         self._model_fn = model_fn
         self._params = copy.deepcopy(dict(params or {}))
         self._strategies = Strategies(self.config)
@@ -181,7 +177,7 @@ class Estimator:
         if max_steps is not None and not strategy.launched and latest_step(self.model_dir) >= max_steps:
             log.info("Nothing to train: step %d of %d is saved.", latest_step(self.model_dir), max_steps)
             return
-        runner = self._runner(strategy, self._dataset_fn(input_fn, ModeKeys.TRAIN, steps or max_steps), max_delay_s)
+        runner = training_runner(strategy, self._dataset_fn(input_fn, ModeKeys.TRAIN, steps or max_steps), max_delay_s)
         model, first = self._model(ModeKeys.TRAIN, strategy, runner, latest_checkpoint(self.model_dir))
         loop = TrainingLoop(model, runner, self.model_dir, self.config, listeners, first)
         loop.run(max_steps if steps is None else first + steps)
@@ -305,27 +301,8 @@ class Estimator:
         return predictions
 
     def _dataset_fn(self, input_fn: InputFunction, mode: ModeKeys, steps: int | None) -> DatasetFunction:
-        def dataset_fn(input_context: InputContext) -> Dataset:
-            arguments = {"mode": mode, "params": self.params, "config": self.config, "input_context": input_context}
-            dataset = called_input_fn(input_fn, arguments)
-            if steps is None and dataset.cardinality() == INFINITE:
-                raise InvalidArgumentError("input_fn gave a dataset without an end, and no number of steps was given. Pass steps=.")
-            return self._prepared(dataset, mode)
-
-        if not callable(input_fn):
-            raise TypeError(f"input_fn is {input_fn!r}; expected a function that returns an sd.Dataset")
-        return dataset_fn
-
-    def _runner(self, strategy: Strategy, dataset_fn: DatasetFunction, max_delay_s: float) -> Runner:
-        if isinstance(strategy, ParameterServerStrategy):
-            if strategy.num_replicas_in_sync > 1:
-                raise InvalidArgumentError(
-                    f"An Estimator was given a ParameterServerStrategy with {strategy.num_replicas_in_sync} devices per worker, and its "
-                    "workers take steps on one. Leave devices_per_worker= out, or train with a ClusterCoordinator."
-                )
-            return WorkerRunner(strategy, dataset_fn, max_delay_s)
-        assert isinstance(strategy, SynchronousStrategy)
-        return ReplicaRunner(strategy, dataset_fn)
+        arguments = {"mode": mode, "params": self._params, "config": self.config}
+        return dataset_function(input_fn, arguments, steps, lambda dataset: self._prepared(dataset, mode))
 
     def _model(self, mode: ModeKeys, strategy: Strategy, runner: Runner, path: str | None) -> tuple[BuiltModel, int]:
         """The model for a mode, with the values of a checkpoint (or initial ones), and how many steps they have seen."""
@@ -339,23 +316,6 @@ class Estimator:
         if model is None or path is None:
             model = self._models[mode] = BuiltModel(strategy, mode, model_fn, runner.sample(), self.config.tf_random_seed)
         return model, restored_step(model, path)
-
-
-def _with_directory(config: RunConfig, model_dir: str | os.PathLike[str] | None) -> RunConfig:
-    """The options with a directory."""
-    given = None if model_dir is None else os.fspath(model_dir)
-    if given and config.model_dir and given != config.model_dir:
-        raise InvalidArgumentError(f"model_dir={given!r}, but the RunConfig has model_dir={config.model_dir!r}. Give one of them.")
-    if given is not None or config.model_dir is not None:
-        return config.replace(model_dir=config.model_dir if given is None else given)
-    if config.cluster_spec or config.task_type == "evaluator":
-        raise InvalidArgumentError(
-            "model_dir is missing, and the tasks of a cluster find each other's checkpoints there. Give one that all share, for example "
-            "cluster.directory('model')."
-        )
-    temporary = tempfile.mkdtemp(prefix="simdist-estimator-")
-    log.warning("The Estimator saves to the temporary directory %s; model_dir= names another.", temporary)
-    return config.replace(model_dir=temporary)
 
 
 def _require_steps(steps: int | None, max_steps: int | None) -> None:

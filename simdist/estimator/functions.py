@@ -6,15 +6,18 @@ A model_fn takes ``features``, and if it likes ``labels``, ``mode``, ``params`` 
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from simdist.data import Dataset
+from simdist.data.nodes import INFINITE
 from simdist.errors import InvalidArgumentError
 from simdist.estimator.specs import EstimatorSpec
+from simdist.input import InputContext
 
-__all__ = ["called_input_fn", "called_model_fn", "require_model_fn"]
+__all__ = ["called_input_fn", "called_model_fn", "dataset_function", "require_model_fn"]
 
 OF_MODEL_FN = ("features", "labels", "mode", "params", "config")
 OF_INPUT_FN = ("mode", "params", "config", "input_context")
@@ -67,6 +70,33 @@ def called_input_fn(input_fn: Callable[..., Any], arguments: Mapping[str, Any]) 
             "sd.Dataset.from_tensor_slices((features, labels)).batch(n)."
         )
     return dataset
+
+
+def dataset_function(
+    input_fn: Callable[..., Any], arguments: Mapping[str, Any], steps: int | None, prepared: Callable[[Dataset], Dataset]
+) -> Callable[[InputContext], Dataset]:
+    """The function that gives the dataset of one worker.
+
+    Args:
+        input_fn: called once for each worker.
+        arguments: all that it may name but the context; of params each call gets a copy.
+        steps: how many will be taken; None: to the end of the data.
+        prepared: makes of the dataset what model_fn takes.
+
+    Raises:
+        TypeError: input_fn is no function.
+        InvalidArgumentError: when it is called: the data have no end, and no number of steps was given.
+    """
+    if not callable(input_fn):
+        raise TypeError(f"input_fn is {input_fn!r}; expected a function that returns an sd.Dataset")
+
+    def dataset_fn(input_context: InputContext) -> Dataset:
+        dataset = called_input_fn(input_fn, {**arguments, "params": copy.deepcopy(arguments["params"]), "input_context": input_context})
+        if steps is None and dataset.cardinality() == INFINITE:
+            raise InvalidArgumentError("input_fn gave a dataset without an end, and no number of steps was given. Pass steps=.")
+        return prepared(dataset)
+
+    return dataset_fn
 
 
 def _named(fn: Callable[..., Any], what: str, known: tuple[str, ...]) -> list[str]:

@@ -15,18 +15,19 @@ import numpy as np
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import Result
 from simdist.data import Dataset
-from simdist.errors import OutOfRangeError
+from simdist.errors import InvalidArgumentError, OutOfRangeError
 from simdist.input import InputContext
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.runtime.sleep import sleep
+from simdist.strategies.base import Strategy
 from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.outcome import StepOutcome
 
-__all__ = ["DatasetFunction", "ReplicaRunner", "Runner", "WorkerRunner"]
+__all__ = ["DatasetFunction", "ReplicaRunner", "Runner", "WorkerRunner", "training_runner"]
 
 DatasetFunction = Callable[[InputContext], Dataset]
 AHEAD = 4  # closures for each worker that are scheduled
@@ -187,3 +188,25 @@ def _coordinator(strategy: ParameterServerStrategy, max_delay_s: float) -> Clust
     sleep(first_s)
     between_s = DELAY_S if max_delay_s > first_s else 0.0
     return ClusterCoordinator(strategy, start_delay_s=between_s, start_delay_max_s=max_delay_s - first_s)
+
+
+def training_runner(strategy: Strategy, dataset_fn: DatasetFunction, max_delay_s: float) -> Runner:
+    """Who takes the steps of a training under this strategy.
+
+    Args:
+        strategy: trains.
+        dataset_fn: gives the dataset of each worker.
+        max_delay_s: virtual seconds, after which the last worker of parameter servers begins.
+
+    Raises:
+        InvalidArgumentError: workers of parameter servers have several devices.
+    """
+    if isinstance(strategy, ParameterServerStrategy):
+        if strategy.num_replicas_in_sync > 1:
+            raise InvalidArgumentError(
+                f"An Estimator was given a ParameterServerStrategy with {strategy.num_replicas_in_sync} devices per worker, and its "
+                "workers take steps on one. Leave devices_per_worker= out, or train with a ClusterCoordinator."
+            )
+        return WorkerRunner(strategy, dataset_fn, max_delay_s)
+    assert isinstance(strategy, SynchronousStrategy)
+    return ReplicaRunner(strategy, dataset_fn)

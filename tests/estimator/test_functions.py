@@ -10,7 +10,7 @@ import pytest
 
 import simdist as sd
 from simdist.errors import InvalidArgumentError
-from simdist.estimator.functions import called_input_fn, called_model_fn, require_model_fn
+from simdist.estimator.functions import called_input_fn, called_model_fn, dataset_function, require_model_fn
 
 SPEC = sd.estimator.EstimatorSpec("infer", predictions=1)
 ARGUMENTS = {"features": 1, "labels": 2, "mode": "train", "params": {"a": 1}, "config": 3}
@@ -89,3 +89,25 @@ def test_input_fn_gets_what_it_names() -> None:
         called_input_fn(lambda context: dataset, OF_INPUT)
     with pytest.raises(TypeError, match="returned tuple; expected an sd"):
         called_input_fn(lambda: (1, 2), OF_INPUT)
+
+
+def test_each_worker_gets_a_dataset_of_its_own_with_a_copy_of_the_params() -> None:
+    params: dict[str, Any] = {"rows": [4]}
+
+    def input_fn(params: dict[str, Any], input_context: sd.InputContext) -> sd.Dataset:
+        params["rows"].append(0)
+        return sd.Dataset.range(params["rows"][0]).shard(2, input_context.input_pipeline_id)
+
+    make = dataset_function(input_fn, {"mode": "train", "params": params, "config": None}, None, lambda dataset: dataset.batch(2))
+    assert [[list(batch) for batch in make(sd.InputContext(2, number))] for number in range(2)] == [[[0, 2]], [[1, 3]]]
+    assert params == {"rows": [4]}
+
+
+def test_data_without_an_end_need_a_number_of_steps() -> None:
+    arguments: dict[str, Any] = {"mode": "train", "params": {}, "config": None}
+    endless = dataset_function(lambda: sd.Dataset.range(4).repeat(), arguments, None, lambda dataset: dataset)
+    with pytest.raises(InvalidArgumentError, match="without an end"):
+        endless(sd.InputContext())
+    dataset_function(lambda: sd.Dataset.range(4).repeat(), arguments, 1, lambda dataset: dataset)(sd.InputContext())
+    with pytest.raises(TypeError, match="input_fn is 3"):
+        dataset_function(3, arguments, 1, lambda dataset: dataset)  # type: ignore[arg-type]
