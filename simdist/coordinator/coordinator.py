@@ -105,8 +105,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self.options = options
         self.queue = ClosureQueue(synchronization)
         self.scheduled = 0
-        self._joining = Waits(engine)  # until nothing is pending
-        self._scheduling = Waits(engine)  # until the queue has room
+        self._joining, self._scheduling = Waits(engine), Waits(engine)  # until nothing is pending; until the queue has room
         self._polling = Polling(SUSPICIOUS)
         self.pool = engine.start_workers(strategy.workers, strategy, strategy.serving, strategy.local_replicas)
         self._watchdog = Watchdog(engine, options.watchdog_s, lambda: self.pending, lambda: self._workforce.tells())
@@ -297,6 +296,5 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
             self._joining.let_go()
 
     def _raise_stored(self) -> None:
-        error = self.queue.take_error()
-        if error is not None:
+        if (error := self.queue.take_error()) is not None:
             raise error

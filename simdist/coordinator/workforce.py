@@ -98,7 +98,7 @@ class Workforce:
             FailedPreconditionError: variables have a copy on each worker, or are overwritten with their gradients; or the tasks of this
                 engine are fixed.
         """
-        self.strategy.require_changeable_workers()
+        self.strategy.worker_copies.require_unused()
         require_one_worker(self.strategy.variables)
         with delayed_interrupts():  # a task of which the coordinator does not know would never get a closure
             name = self.engine.add_task("worker")
@@ -125,7 +125,7 @@ class Workforce:
                 f"{name} is the last worker{' but those' if backups else ''}{others}. Closures need one: add another with "
                 "coordinator.add_worker() first."
             )
-        self.strategy.require_changeable_workers()
+        self.strategy.worker_copies.require_unused()
         with delayed_interrupts():  # what a worker runs that has left would never end
             self.pool.remove(name)
             self.strategy.change_workers([other for other in workers if other != name])

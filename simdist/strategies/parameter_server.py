@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 
 from simdist.arguments import flag, whole_number
 from simdist.data import Dataset
-from simdist.errors import FailedPreconditionError
 from simdist.input import InputContext, InputOptions
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
@@ -164,18 +163,6 @@ class ParameterServerStrategy(Strategy):
     def input_context(self, worker: str) -> InputContext:
         """Which pipeline a worker builds, of those of the workers that there are now."""
         return InputContext(len(self.workers), self.worker_numbers.get(worker, 0), self.num_replicas_in_sync)
-
-    def require_changeable_workers(self) -> None:
-        """Refuse that a worker joins or leaves where variables have a copy on each.
-
-        Raises:
-            FailedPreconditionError: some have.
-        """
-        if self.worker_copies.is_used:
-            raise FailedPreconditionError(
-                "Workers cannot join or leave: there are variables of which each worker has a copy (made with per_worker_variable=True, or "
-                "for get_current_worker_index in a step). Let workers come and go before these are made, or use create_per_worker_resource."
-            )
 
     def change_workers(self, workers: Sequence[str]) -> None:
         """These are the workers from now on, numbered anew."""

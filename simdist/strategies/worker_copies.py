@@ -48,10 +48,17 @@ class WorkerCopies:
         self._first_values: dict[Cell, Array] = {}
         self._index: Variable | None = None
 
-    @property
-    def is_used(self) -> bool:
-        """Whether there are such variables."""
-        return bool(self._first_values)
+    def require_unused(self) -> None:
+        """Refuse that a worker joins or leaves where variables have a copy on each.
+
+        Raises:
+            FailedPreconditionError: some have.
+        """
+        if self._first_values:
+            raise FailedPreconditionError(
+                "Workers cannot join or leave: there are variables of which each worker has a copy (made with per_worker_variable=True, or "
+                "for get_current_worker_index in a step). Let workers come and go before these are made, or use create_per_worker_resource."
+            )
 
     def place(self, variable: Variable, value: Array) -> Placement:
         """A copy of a new variable on each worker."""
