@@ -14,7 +14,7 @@ from typing import Any
 from simdist.data import Dataset
 from simdist.data.nodes import INFINITE
 from simdist.errors import InvalidArgumentError
-from simdist.estimator.specs import EstimatorSpec
+from simdist.estimator.specs import EstimatorSpec, InputFunction
 from simdist.input import InputContext
 
 __all__ = ["called_input_fn", "called_model_fn", "dataset_function", "require_model_fn"]
@@ -73,7 +73,7 @@ def called_input_fn(input_fn: Callable[..., Any], arguments: Mapping[str, Any]) 
 
 
 def dataset_function(
-    input_fn: Callable[..., Any], arguments: Mapping[str, Any], steps: int | None, prepared: Callable[[Dataset], Dataset]
+    input_fn: InputFunction, arguments: Mapping[str, Any], steps: int | None, prepared: Callable[[Dataset], Dataset]
 ) -> Callable[[InputContext], Dataset]:
     """The function that gives the dataset of one worker.
 

@@ -5,10 +5,11 @@ On which tasks the cells of a variable go is said by the strategy (`Strategy.pla
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from simdist.lookup.worker_copies import TableCopies
+from simdist.program.arrays import Array
 from simdist.program.scope import require_libraries
 from simdist.program.tracing import active_tracer
 from simdist.runtime.base import Engine
@@ -27,10 +28,10 @@ class PlacingStrategy(Protocol):
     variables: list[Variable]
     has_worker_copies: bool
 
-    def place(self, variable: Variable, value: Any, /) -> Placement: ...
+    def place(self, variable: Variable, value: Array, /) -> Placement: ...
 
 
-def place_new(strategy: PlacingStrategy, variable: Variable, value: Any) -> None:
+def place_new(strategy: PlacingStrategy, variable: Variable, value: Array) -> None:
     """Place a new variable, with this first value. One that the step being traced has made before gets the place of that one.
 
     Raises:

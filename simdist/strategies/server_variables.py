@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from simdist.program.arrays import jax_array
+from simdist.program.arrays import Array, jax_array
 from simdist.program.operations import Program, VariableHandle, variables_used
 from simdist.program.scope import is_default
 from simdist.program.values import aval_of
@@ -47,7 +47,7 @@ class ServerVariables:
         self.partitioner = partitioner
         self.placement = placement
 
-    def place(self, variable: Variable, value: Any) -> Placement:
+    def place(self, variable: Variable, value: Array) -> Placement:
         """The cells of a new variable, with this first value."""
         strategy = self.strategy
         if variable.per_worker:
@@ -59,7 +59,7 @@ class ServerVariables:
         ranges = self.ranges_of(variable)
         return self._in_shards(variable, value, ranges) if ranges else strategy.whole(variable, value, self._server())
 
-    def _in_shards(self, variable: Variable, value: Any, ranges: list[ShardRange]) -> Placement:
+    def _in_shards(self, variable: Variable, value: Array, ranges: list[ShardRange]) -> Placement:
         store = self.strategy.store
         cells: list[Cell] = []
         for part in ranges:

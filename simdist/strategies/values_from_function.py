@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
+from simdist.program.arrays import Tree
 from simdist.program.per_replica import PerReplica
 from simdist.program.values import snapshot
 from simdist.strategies import context
@@ -28,7 +28,7 @@ class ValueContext:
     num_replicas_in_sync: int = 1
 
 
-def values_from_function(value_fn: Callable[[ValueContext], Any], ranks: Iterable[int], num_replicas: int) -> Any:
+def values_from_function(value_fn: Callable[[ValueContext], Tree], ranks: Iterable[int], num_replicas: int) -> Tree:
     """What the function gives for each of these replicas: of several as a `PerReplica`, of one as it is.
 
     An array of NumPy is as it was when it was returned, whatever becomes of it later.
