@@ -198,3 +198,91 @@ def test_picture_of_lesson_13_names_its_market() -> None:
     names["progress_picture"] = lambda title, progress: titles.append(title)
     run("13", names, 19)
     assert titles == ["Each machine is taken every 1.5 minutes, on average"]
+
+
+def test_lesson_02_compares_the_devices_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"train": lambda strategy: [2.0, 1.0] if strategy.num_replicas_in_sync == 1 else [2.0, 1.5]}
+    run("02", names, 1, 7, (8, {"devices=2": "devices=3", "4: sd.MirroredStrategy(devices=4)": "16: sd.MirroredStrategy(devices=16)"}))
+    assert "Equal losses of ten: it is 1." in capsys.readouterr().out
+
+
+def test_lesson_03b_counts_the_results_and_the_bytes_of_its_own_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("03b", names, 1, 12, (13, {"RANKS = 4": "RANKS = 7"}))
+    assert "1 of 49 results are wrong" in capsys.readouterr().out
+    run("03b", names, 15, (16, {"WORKERS, DAMAGED = 8, 2": "WORKERS, DAMAGED = 4, 3", "size_bytes=10e6": "size_bytes=10e3"}))
+    printed = capsys.readouterr().out
+    assert "worker:3 sends" in printed and re.search(r"^ring .* 1\.50 gradients$", printed, re.MULTILINE)
+
+
+def test_lesson_03b_shows_the_packs_of_the_fastest_step(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"network": None}
+    run("03b", names, 1, (18, {"(1, 100_000, 500_000, 0)": "(0,)", "layers=20": "layers=1", '"worker": 8': '"worker": 2'}))
+    run("03b", names, 22, (23, {"**wide": "rows=8"}))
+    printed = capsys.readouterr().out
+    assert "all-reduces," not in printed and "with 0: compute from" in printed
+
+
+def test_lesson_04_checks_as_many_rows_as_it_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("04", names, 1, (9, {"NUM_ROWS = 12": "NUM_ROWS = 13"}), 11)
+    printed = capsys.readouterr().out
+    assert re.findall(r"wrong rows: (\d+)", printed) == ["0", "13", "0"] and "there is no row" not in printed
+
+
+def test_lesson_05_counts_the_gradients_of_the_workers_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    fewer = {"WORKERS = 8": "WORKERS = 4", "1600": "16"}
+    run("05", names, 1, 3, 21, (22, fewer))
+    printed = capsys.readouterr().out
+    assert "a round of 4 gradients" in printed and printed.endswith("a round of 1 gradient\n")
+    names |= {"train": lambda cluster, rate, **options: [(0.0, 0, 2.3), (1.0, 1, 2.1)]}
+    run("05", names, 19)
+    assert capsys.readouterr().out.endswith("     1               2.1000                   2.1000\n")
+
+
+def test_lessons_06_and_07_say_one_worker_and_one_closure(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("06", names, 1, (3, {"8, 1": "1, 1"}), 5, (6, {"Partitioner(4)": "Partitioner(3)"}))
+    printed = capsys.readouterr().out
+    assert "1 worker, 1 server:" in printed and "in 3 shards 42.7 ms" in printed
+    names = {}
+    run("07", names, 1)
+    names |= {"images": names["images"][:64], "labels": names["labels"][:64]}
+    run("07", names, (5, {"(1, 4, 8)": "(24,)"}))
+    assert "steps_per_execution=24:  1 closure, " in capsys.readouterr().out
+
+
+def test_lesson_07_lists_all_workers_and_the_runs_that_nobody_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("07", names, 1, 3, (10, {"cluster = make_cluster()": "cluster = make_cluster(workers=4)"}), 12, 13, 15)
+    assert capsys.readouterr().out.count("  worker:3 rows [3, 7, ") == 2
+    run("07", names, (32, {"at=5.5": "at=9.5", '"chief:0", at=5.0': '"chief:0", at=50.0'}))
+    assert [line.split(";")[0].split(",")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "closures lost: 0",
+        "over before the chief could die",
+    ]
+
+
+def test_lesson_10_names_the_workers_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("10", names, 1)
+    names |= {name: names[name][:512] for name in ("x_train", "y_train", "x_test", "y_test")}
+    run("10", names, (3, {"workers = 1": "workers = 2"}), 5, (6, {"(1, 2, 4)": "(3,)"}), 8)
+    printed = capsys.readouterr().out
+    assert "workers: 2. An epoch takes " in printed and "model.evaluate    worker:" in printed
+    run("10", names, 19, (20, {"epochs=6": "epochs=1", "timeout_s=30.0": "timeout_s=1.0"}))
+    printed = capsys.readouterr().out
+    (gave_up_s,) = re.findall(r"the evaluator gave up at (\S+) s", printed)
+    assert float(gave_up_s) > 2.0 and "1.weights.h5     0.5 s    2.0 s" in printed
+
+
+def test_lesson_03a_compares_the_cluster_with_the_formula_of_as_many_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    run("03a", {}, 1, 3, 12, 13, (15, {"WORKERS = 7": "WORKERS = 3"}))
+    found = re.findall(r"formula +(\S+) us, cluster +(\S+) us", capsys.readouterr().out)
+    assert len(found) == 4 and all(formula == measured for formula, measured in found)
+
+
+def test_lesson_08_shows_the_waiting_of_all_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    run("08", {}, 1, 3, (36, {"workers=3": "workers=5", "steps=5": "steps=2"}))
+    assert "\nworker:4 " in capsys.readouterr().out
