@@ -52,7 +52,7 @@ def picture_of_rounds(
 
 def picture_of_tables(growing: Mapping[str, Mapping[int, float]]) -> Image:
     """The milliseconds of a step by the rows of a table, for each way to look up rows."""
-    figure, (panel,) = new_panels("Milliseconds of a step of four workers, 256 ids each")
+    figure, (panel,) = new_panels("Milliseconds of a step, by the rows of the table")
     for (name, times), marker in zip(growing.items(), cycle(MARKERS), strict=False):
         panel.loglog(list(times), list(times.values()), f"{marker}-", label=name)
         label_ticks(panel, "rows of the table", times, MS_OF_TABLES)
