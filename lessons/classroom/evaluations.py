@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -36,6 +37,7 @@ __all__ = [
     "make_model",
     "on_the_chief",
     "outcome",
+    "plain_keras",
     "quiet_log",
     "updates_between",
     "x_test",
@@ -43,6 +45,8 @@ __all__ = [
     "y_test",
     "y_train",
 ]
+
+plain_keras: Any = import_module("keras")  # after simdist, which chooses JAX: Keras by itself takes TensorFlow
 
 ROWS = 10_007  # a prime, so no number of workers and no size of batches divides it
 BATCH = 500

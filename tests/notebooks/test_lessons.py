@@ -153,6 +153,12 @@ def test_nothing_is_printed_before_a_prediction(path: Path) -> None:
             )
 
 
+@every_lesson
+def test_keras_is_not_imported_by_its_own_name_before_simdist_has_chosen_jax(path: Path) -> None:
+    # In a kernel that `make lab` has not started, nothing else has: Keras takes TensorFlow, and the first cell ends with an error.
+    assert not re.search(r"^import keras\b", text_of_code(path), re.MULTILINE)
+
+
 def test_no_two_predictions_have_the_same_question() -> None:
     questions = [ast.literal_eval(call.args[0]) for path in LESSONS for call in calls(path, "Prediction")]
     assert len(set(questions)) == len(questions)
