@@ -140,7 +140,7 @@ class Heap:
             return self.stack.copy()
         rows = np.zeros(shape, np.uint32)
         if self.stack is not None:
-            old = np.asarray(self.stack).view(np.uint32)
+            old = np.asarray(self.stack).view(np.uint32)[: self.capacity]  # wider rows may be fewer: those left out were never used
             rows[: old.shape[0], : old.shape[1]] = old
         for row, packing, arrays in loose:
             packing.put(rows[row], arrays)

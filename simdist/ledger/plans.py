@@ -141,9 +141,13 @@ class ComputePlans:
             self._num_called = min(2 * self._num_called, REPLAY_FROM)
         else:
             self.calls.run(entries, noted)
-        needed = {register for entry in self.pending.entries for register in entry[2]}
+        needed = self._needed()
         for file in self.pending.files:
             file.drop_dead(needed)
+
+    def _needed(self) -> set[int]:
+        """The registers that entries of the queue read."""
+        return {register for entry in self.pending.entries for register in entry[2]}
 
     def _passage(self, entries: Sequence[Entry]) -> Passage:
         """How the first entries go through the chains of tables, as far as they can be replayed."""
@@ -176,7 +180,7 @@ class ComputePlans:
     def keep_out(self, file: RegisterFile, positions: Sequence[int]) -> None:
         """Keep these arrays of a file out of the heap from now on: kernels work otherwise with them in a scan, and are tried anew."""
         self.land()
-        file.keep_out(positions)
+        file.keep_out(positions, self._needed())
         self.proved.clear()
 
     def _replay(self, entries: Sequence[Entry], noted: Sequence[BaseException], wait: bool) -> None:

@@ -157,14 +157,20 @@ class RegisterFile:
         kept, known = iter(rest), iter(tables)
         return tuple([next(known if position in self.tables else kept) for position in range(len(self.avals))])
 
-    def keep_out(self, positions: Iterable[int]) -> None:
-        """Keep these arrays out of the heap from now on; what was in the heap is loose. Only while no scan goes on."""
+    def keep_out(self, positions: Iterable[int], needed: Collection[int]) -> None:
+        """Keep these arrays out of the heap from now on; what was in the heap is loose. Only while no scan goes on.
+
+        Args:
+            positions: those arrays.
+            needed: registers, of all files, that pending entries read; some of them have no bundle any more.
+        """
         tables = self.tables.union(positions)
         if tables != self.tables:
-            for register in set(self.given).difference(self.free):
+            for register in set(self.given).difference(set(self.free).difference(needed)):
                 if self.heap.stack is not None and register not in self.loose:
                     self.loose[register] = self.get(register)
             self.tables, self.packing = tables, Packing(self.avals, tables)
+            self.in_buffers.clear()
 
     def replaced(self, loose: dict[int, Numbers]) -> Callable[[], None]:
         """What is to be called, so that these numbers are loose."""

@@ -98,6 +98,18 @@ def test_copy_of_a_heap_keeps_rows_while_it_grows_and_gets_wider() -> None:
     assert bits(wide.get(heap.row(rows[-1]))) == bits([values])
 
 
+def test_a_heap_that_gets_wider_and_has_fewer_rows_keeps_those_that_are_used() -> None:
+    narrow, wide = Packing((Aval((90,), "float32"),)), Packing((Aval((180,), "float32"),))
+    heaps = Heaps()
+    heap, first = heaps.of(narrow), np.arange(90, dtype=np.float32)
+    row = heap.new()
+    heap.replaced(heap.copied([(row, narrow, (first,))]))()
+    before = heap.capacity
+    assert heaps.of(wide) is heap and heap.capacity < before
+    heap.replaced(heap.copied([]))()
+    assert bits(narrow.get(heap.row(row))) == bits([first])
+
+
 def test_copy_of_a_heap_is_its_own_memory() -> None:
     heap = Heap()
     heap.stack = heap.copied([])

@@ -332,6 +332,23 @@ def test_a_chain_has_the_tables_that_are_kept_out_of_the_heaps_later() -> None:
     assert not ledger.plans.refuted
 
 
+@pytest.mark.parametrize("numerics", ["loop", "replay"])
+def test_what_waits_to_be_computed_has_the_numbers_of_before_where_a_table_is_kept_out_of_the_heap(numerics: str) -> None:
+    """Steps change whole versions, some of which wait in the heap without a bundle when a step that looks up rows is linked."""
+    ledger = Ledger(numerics)
+    table, expected = Bundle.of([jax.numpy.ones(TABLE.shape), np.array(0, np.int32)]), 1.0
+    more = ledger.site(kernel_of("more", lambda rows, count: [2 * rows, count + 1], GROUP), [GROUP], [GROUP])
+    for count in (30, 31):  # two registers take turns: after an odd number of steps, the one that the first of them reads has no bundle
+        ledger.flush()
+        for _ in range(count):
+            (table,) = ledger.call(more, [table])
+            expected *= 2
+    ledger.site(gather(), [GROUP], [(SOME_ROWS,)])
+    rows, count = ledger.arrays(table)
+    assert int(count) == 61 and (np.asarray(rows) == expected).all()
+    assert not ledger.plans.refuted
+
+
 @pytest.mark.parametrize("numerics", ["loop", "deferred", "replay"])
 def test_the_rest_of_a_version_is_there_after_its_table_was_overwritten(numerics: str) -> None:
     """What is computed behind an update in place reads the counter of the version before it, and not its table."""
