@@ -1,7 +1,8 @@
 """Any story of two tables under one optimizer has the bits of a loop: rows and whole tables in turns, below and above the size of a table.
 
 The ledger keeps small variables in its register file, and large ones (tables) in buffers of their own, which updates change in place.
-Programs cross from one to the other where a step reads both, where a variable is looked at in the middle, and where shards differ in size.
+Programs cross from one to the other where a step reads both, where a variable is looked at in the middle, where shards differ in size, and
+where other models come later.
 """
 
 from __future__ import annotations
@@ -82,11 +83,26 @@ def story(numerics: str, seed: int) -> list[Any]:
 
         return step
 
+    def step_of_another(size: int) -> Any:
+        """The step of a model that comes later, and has bundles of another width."""
+        with strategy.scope():
+            v, own = sd.Variable(np.linspace(0, 1, size, dtype=np.float32)), sd.Optimizer(RULES[rule]())
+
+        @sd.function
+        def step(ids: Any) -> Any:
+            value, gradients = sd.value_and_grad(lambda: ((v.value - ids.mean() / 10**6) ** 2).mean(), [v])()
+            own.apply_gradients(zip(gradients, [v], strict=True))
+            return value
+
+        return step
+
     steps, coordinator, seen = {kind: step_of(kind) for kind in KINDS}, sd.ClusterCoordinator(strategy), list[Any]()
-    for _ in range(4):
-        kind, losses = rng.choice(KINDS), list[Any]()
+    for phase in range(4):
+        if rng.random() < 0.4:
+            steps[f"another {phase}"] = step_of_another(rng.choice([2, 50, 90, 200, 500]))
+        kind, losses = rng.choice([*steps]), list[Any]()
         for _ in range(rng.choice([5, 60])):
-            chosen = kind if rng.random() < 0.95 else rng.choice(KINDS)
+            chosen = kind if rng.random() < 0.95 else rng.choice([*steps])
             losses.append(coordinator.schedule(steps[chosen], args=(numbers.integers(0, 10**6, 5, np.int32),)))
         coordinator.join()
         seen += coordinator.fetch(losses[:: len(losses) // 3]) if rng.random() < 0.5 else []
@@ -97,7 +113,7 @@ def story(numerics: str, seed: int) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("numerics", "seed"),
-    sampled([(numerics, seed) for numerics in ("deferred", "replay") for seed in range(200)], {("deferred", 17), ("deferred", 33)}),
+    sampled([(numerics, seed) for numerics in ("deferred", "replay") for seed in range(200)], {("deferred", 15)}),
 )
 def test_any_story_has_the_bits_of_a_loop(numerics: str, seed: int) -> None:
     for found, expected in zip(story(numerics, seed), story("loop", seed), strict=True):
