@@ -109,14 +109,18 @@ def python_tests(group: str | None = None) -> list[Command]:
 
 @cache
 def quick_compilation() -> dict[str, str]:
-    """The variable that makes XLA compile quickly, with those of its options that XLA knows here; empty where the user has set it."""
+    """The variable that makes XLA compile quickly, with those of its options that XLA knows here.
+
+    Empty where the user has set it, and where JAX does not start with it for another reason.
+    """
     if "XLA_FLAGS" in os.environ:
         return {}
     ask = [sys.executable, "-c", "import jax; jax.devices()"]
     asked = subprocess.run(ask, env={**os.environ, "XLA_FLAGS": QUICKLY_COMPILED}, capture_output=True, text=True)
     unknown = asked.stderr.split() if asked.returncode else ()  # it names each of them, and ends
-    known = [option for option in QUICKLY_COMPILED.split() if option not in unknown]
-    return {"XLA_FLAGS": " ".join(known)} if known else {}
+    options = QUICKLY_COMPILED.split()
+    known = [option for option in options if option not in unknown]
+    return {"XLA_FLAGS": " ".join(known)} if known and (known != options or not asked.returncode) else {}
 
 
 def house_rules() -> list[Command]:

@@ -122,9 +122,9 @@ class RegisterFile:
     def _blanks(self) -> Arrays:
         """What stands for tables that nothing uses: NaN where there is one, which would be seen, and no memory."""
         avals = [self.avals[position] for position in sorted(self.tables)]
-        return tuple(
-            [np.broadcast_to(np.array(np.nan if "float" in aval.dtype else 0, jax.numpy.dtype(aval.dtype)), aval.shape) for aval in avals]
-        )
+        dtypes = [jax.numpy.dtype(aval.dtype) for aval in avals]
+        numbers = [np.array(np.nan if jax.numpy.issubdtype(dtype, np.inexact) else 0, dtype) for dtype in dtypes]
+        return tuple([np.broadcast_to(number, aval.shape) for number, aval in zip(numbers, avals, strict=True)])
 
     def take_tables(self, register: int) -> Arrays:
         """The tables of a register, in the order of their positions: the arrays themselves, and no copies."""

@@ -105,6 +105,7 @@ def looped(function: Callable[[Sequence[jax.Array]], Sequence[jax.Array]], stack
 
 @jax.jit
 def barrier_around_apart(*arrays: jax.Array) -> Sequence[jax.Array]:
+    """The same arrays, over which XLA fuses nothing; a call with a name, so that `inlined` can leave it out."""
     return jax.lax.optimization_barrier(arrays)
 
 

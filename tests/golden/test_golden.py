@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from failed_scans import no_scan_may_fail
 from sampling import sampled
-from simdist.ledger.replay import Machine
 from tests.golden.measuring import measure
 from tests.golden.runs import RUNS
 from tests.golden.stored import differences, read
@@ -37,20 +36,8 @@ LONG = {
 
 @pytest.fixture(autouse=True)
 def no_scan_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a scan cannot compute is computed call by call, with the same numbers, and nobody would hear of it."""
-    errors: list[Exception] = []
-    original = Machine.run
-
-    def run(self: Machine, *args: Any, **options: Any) -> Any:
-        try:
-            return original(self, *args, **options)
-        except Exception as error:
-            errors.append(error)
-            raise
-
-    monkeypatch.setattr(Machine, "run", run)
-    yield
-    assert not errors
+    with no_scan_may_fail(monkeypatch):
+        yield
 
 
 # CI runs some through a proxy of the engine (tests/runtime/test_wall.py): those are compared with what is stored there.

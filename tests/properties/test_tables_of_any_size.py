@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from failed_scans import no_scan_may_fail
 from sampling import sampled
 from simdist import keras
 from simdist.ledger import ledger as ledger_module
 from simdist.ledger import plans
-from simdist.ledger.replay import Machine
 
 RULES: dict[str, Callable[[], Any]] = {
     "sgd": lambda: keras.optimizers.SGD(0.05),
@@ -32,24 +32,12 @@ KINDS = ("rows of 0", "rows of 1", "rows of both", "all of 0", "all of 1")
 
 
 @pytest.fixture(autouse=True)
-def scans_from_few_entries_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
-    """Scans begin after few entries, and none may fail: one that fails is computed call by call without a word."""
-    failed: list[BaseException] = []
-    run = Machine.run
-
-    def watched(machine: Machine, *arguments: Any, **options: Any) -> Any:
-        try:
-            return run(machine, *arguments, **options)
-        except BaseException as error:
-            failed.append(error)
-            raise
-
-    monkeypatch.setattr(Machine, "run", watched)
+def scans_from_few_entries_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(ledger_module, "TABLE_BYTES", TABLE_BYTES)
     monkeypatch.setattr(plans, "REPLAY_FROM", 40)
     monkeypatch.setattr(plans, "TRIAL", 3)
-    yield failed
-    assert not failed
+    with no_scan_may_fail(monkeypatch):
+        yield
 
 
 def story(numerics: str, seed: int) -> list[Any]:
