@@ -2,7 +2,8 @@
 
 One step of the power method, with the right factor of the last time as a start: left = M right; make its columns orthonormal;
 right = M' left. What is sent is both factors, r (n + m) numbers instead of n m. Both are linear in M, so that an all-reduce
-can average them: with several workers the result is what one worker would get for the mean gradient.
+can average them: with several workers the result is what one worker would get for the mean gradient. A column of the right factor that is
+zero, as after a gradient of zeros, is no start for the next time: it begins anew.
 
 A tensor of more than two axes becomes a matrix whose columns are its last axis; vectors and scalars are sent as they
 are. Error feedback: each worker keeps what *its* gradient has beyond the common approximation.
@@ -73,8 +74,7 @@ class PowerSGD:
             raise InvalidArgumentError(f"PowerSGD: rank must be 1 or more; got {self.rank!r}.")
 
     def initial_state(self, shape: Shape, dtype: DTypeLike = np.float32) -> PowerSGDState:
-        right = np.random.default_rng(self.seed).standard_normal(self._right_shape(shape))
-        return PowerSGDState(jnp.zeros(shape, dtype), jnp.asarray(right, dtype))
+        return PowerSGDState(jnp.zeros(shape, dtype), self._first_right(shape, dtype))
 
     # -- several workers --------------------------------------------------------------------------------------------
 
@@ -100,7 +100,9 @@ class PowerSGD:
     ) -> tuple[jax.Array, PowerSGDState]:
         """The approximation of the mean gradient, the same for all workers, and the worker's new state."""
         sent = self.decompress((columns, mean_right), gradient.shape, gradient.dtype)
-        return sent, PowerSGDState(gradient + state.residual - sent, mean_right)
+        # From a column of zeros the next left factor is zero whatever the gradient, and so it could stay for ever.
+        start = jnp.where(jnp.any(mean_right != 0, axis=0), mean_right, self._first_right(gradient.shape, gradient.dtype))
+        return sent, PowerSGDState(gradient + state.residual - sent, start)
 
     # -- one worker -------------------------------------------------------------------------------------------------
 
@@ -123,6 +125,10 @@ class PowerSGD:
         columns, rank = self._right_shape(shape)
         return rank * (math.prod(shape[:-1]) + columns) * np.dtype(dtype).itemsize
 
+    def _first_right(self, shape: Shape, dtype: DTypeLike) -> jax.Array:
+        """The right factor from which all workers begin."""
+        return jnp.asarray(np.random.default_rng(self.seed).standard_normal(self._right_shape(shape)), dtype)
+
     def _right_shape(self, shape: Shape) -> tuple[int, int]:
         if len(shape) < 2:
             return 0, 0
@@ -130,7 +136,7 @@ class PowerSGD:
 
 
 def _matrix(tensor: jax.Array) -> jax.Array:
-    return tensor.reshape(-1, tensor.shape[-1])
+    return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])  # -1 is no number of rows where there are no columns
 
 
 def _exact(array: jax.Array) -> DTypeLike:

@@ -146,6 +146,22 @@ def test_workers_agree_on_what_one_worker_sends_for_the_mean_gradient() -> None:
     np.testing.assert_allclose(sent + residual, total, atol=1e-5)
 
 
+def test_power_sgd_sends_gradients_after_one_of_zeros() -> None:
+    # The gradient's first row is zero (a pixel that is never lit), and QR completes a left factor of zeros by that row.
+    power, state = PowerSGD(1), PowerSGD(1).initial_state((3, 4))
+    for scale in [0.0, 1.0, 1.0]:
+        _, state = power.compress(jnp.asarray(scale * np.outer([0.0, 1.0, 2.0], [1.0, 2.0, 3.0, 4.0]), jnp.float32), state)
+    np.testing.assert_allclose(state.residual, np.zeros((3, 4)), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (2, 0, 4)])
+def test_power_sgd_sends_nothing_of_an_empty_gradient(shape: tuple[int, ...]) -> None:
+    power = PowerSGD(2)
+    message, state = power.compress(jnp.zeros(shape), power.initial_state(shape))
+    assert power.decompress(message, shape).shape == state.residual.shape == shape
+    assert power.bytes_on_wire(shape) == 0 == message_bytes(message)
+
+
 def test_power_sgd_starts_alike_on_all_workers_and_sends_vectors_whole() -> None:
     first, second = PowerSGD(2).initial_state((8, 6)), PowerSGD(2).initial_state((8, 6))
     np.testing.assert_array_equal(first.right, second.right)
