@@ -117,9 +117,21 @@ class LocalSteps(EveryReplica):
             return
         self.num_steps += 1
         if self.num_steps % self.every == 0:
-            assert self._average is not None
-            strategy.step(self._average, (), {})
+            self._take_average(strategy)
             self.num_averages += 1
+
+    def _take_average(self, strategy: SteppingStrategy) -> None:
+        assert self._average is not None
+        try:
+            strategy.step(self._average, (), {})
+        except BaseException as error:
+            if not strategy.launched:  # another main may have its average, and counts on
+                self.num_steps -= 1
+                error.add_note(
+                    f"It was the average of sync_every={self.every}. All replicas have taken the step before it: do not repeat that step. "
+                    "The next step is followed by the average."
+                )
+            raise
 
     def _trained(self, strategy: SteppingStrategy) -> list[Variable]:
         """The variables that differ among the replicas: those that are trained."""

@@ -177,3 +177,23 @@ def test_all_variables_get_their_average_at_once(outer: float | None) -> None:
         return sum(span.lane == "worker:0" for span in cluster.trace.spans)
 
     assert spans(2) == spans(9)
+
+
+def test_an_average_that_fails_comes_after_the_next_step() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sd.CommunicationOptions(timeout_seconds=1.0), sync_every=3)
+    with strategy.scope():
+        v, optimizer = sd.Variable(0.0), sd.Optimizer(keras.optimizers.SGD(1.0))
+    step = sd.function(lambda own: strategy.run(lambda g: optimizer.apply_gradients([(-g, v)]), args=(own,)))
+    gradient = sd.PerReplica([1.0, 3.0])
+    step(gradient)
+    step(gradient)
+    cluster.faults.partition("worker:0", ["worker:1"], at=cluster.now, until=cluster.now + 2.0)
+    with pytest.raises(sd.errors.UnavailableError) as raised:
+        step(gradient)
+    assert "do not repeat that step" in raised.value.__notes__[-1]
+    assert strategy.local_results(v) == (6.0, 18.0)  # it is taken, and each gradient counts for both replicas
+    sd.sleep(3.0, cluster)
+    step(gradient)
+    assert strategy.local_results(v) == (16.0, 16.0)
+    assert strategy.policy.state_dict() == {"steps": 3, "averages": 1}
