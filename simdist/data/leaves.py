@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from simdist.arguments import require_shallow
 from simdist.data.aligned import aligned_copy
 from simdist.errors import InvalidArgumentError
-from simdist.program.narrowing import kept_dtype, narrowed, require_unmasked
+from simdist.program.narrowing import kept_dtype, narrowed, require_numbers, require_unmasked
 
 __all__ = [
     "Array",
@@ -133,6 +133,8 @@ def as_leaf(value: ArrayLike, what: str = "a component") -> Array:
         raise InvalidArgumentError(f"a component has dtype {array.dtype.name}; expected numbers, booleans or strings; convert it first")
     # Only 64-bit numbers are narrowed; foreign and text dtypes are nothing that JAX would look at here.
     if array.dtype.kind not in "iufc" or kept_dtype(array.dtype) == array.dtype:
+        if array.dtype.itemsize > MOST_BITS // 8 and array.dtype.kind in "fc":
+            require_numbers(array.dtype.name, what)
         return array
     return narrowed(array, kept_dtype(array.dtype), what)
 

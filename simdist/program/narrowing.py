@@ -17,7 +17,8 @@ from simdist.program.values import snapshot
 
 __all__ = ["canonical", "kept_dtype", "narrowed", "require_known", "require_numbers", "require_unmasked"]
 
-NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void")
+NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void", "record")
+WIDER_THAN_JAX = ("float96", "float128", "complex192", "complex256")  # numpy.longdouble and its relative, as machines call them
 
 
 def kept_dtype(dtype: DTypeLike) -> DType:
@@ -32,10 +33,10 @@ def kept_dtype(dtype: DTypeLike) -> DType:
 
 
 def require_numbers(dtype_name: str, what: str) -> None:
-    """Refuse what a step cannot be given or give: text, dates, Python objects, typed random keys.
+    """Refuse what a step cannot be given or give: text, dates, Python objects, typed random keys, numbers of more than 64 bits.
 
     Raises:
-        InvalidArgumentError: the dtype is none of numbers or booleans.
+        InvalidArgumentError: the dtype is none of numbers or booleans that JAX has.
 
     Example:
         >>> require_numbers("float32", "a batch")
@@ -45,6 +46,11 @@ def require_numbers(dtype_name: str, what: str) -> None:
         raise InvalidArgumentError(
             f"{what} holds {text}, and a step computes with numbers. Make numbers of them first, dataset.map(lambda ...: lookup(...)), "
             "or keep them out of it: dataset.map(lambda ...: ...) may leave the component away."
+        )
+    if dtype_name in WIDER_THAN_JAX:
+        raise InvalidArgumentError(
+            f"{what} has dtype {dtype_name}, and JAX has no numbers as wide. Make narrower ones of them first, "
+            f"array.astype({'complex128' if dtype_name.startswith('complex') else 'float64'!r})."
         )
     if dtype_name.startswith("key<"):
         raise InvalidArgumentError(
@@ -103,7 +109,7 @@ def canonical(value: ArrayLike, what: str, dtype: DTypeLike | None = None) -> ja
         array = np.asarray(value)
     except ValueError as error:
         raise InvalidArgumentError(f"{what} was given a value that is no array ({error}). Give rows of equal length.") from None
-    if array.dtype.name.startswith(NO_NUMBERS):
+    if array.dtype.name.startswith(NO_NUMBERS + WIDER_THAN_JAX):
         raise InvalidArgumentError(f"{what} was given values of dtype {array.dtype.name}. Give numbers of at most 64 bits, or booleans.")
     wanted = kept_dtype(array.dtype if dtype is None else dtype)
     if isinstance(value, jax.Array) and value.dtype == wanted:
