@@ -311,6 +311,7 @@ class _Linker:
             self._run(as_they_are, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)
         else:
             self.slot_avals[slot] = ()
+            self.constants.append((slot, Bundle((), ())))  # of this strategy: where it enters a ledger, it gets a register there
         self.packed[tuple(pieces)] = slot
         return slot
 

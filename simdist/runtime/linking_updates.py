@@ -18,8 +18,8 @@ from simdist.runtime.linking_kernels import KnownKernels
 from simdist.runtime.updating import assigning, cells_by_owner, combination_of, is_by_rows, is_of_each
 from simdist.variables.handles import variable_of
 from simdist.variables.shard_range import ShardRange
-from simdist.variables.state import Cell, Group
-from simdist.variables.update_rule import rule_of
+from simdist.variables.state import Cell, Group, Owner
+from simdist.variables.update_rule import UpdateRule, rule_of
 
 __all__ = ["Piece", "UpdateLinker"]
 
@@ -76,7 +76,7 @@ class UpdateLinker:
 
     def link(self, op: Update) -> ApplyAll:
         """An update with its groups and slots."""
-        return ApplyAll(tuple([self._part(op, cells) for cells in cells_by_owner(op, self.replica).values()]))
+        return ApplyAll(tuple([self._part(op, owner, cells) for owner, cells in cells_by_owner(op, self.replica).items()]))
 
     def _dense(self, op: Update, cells: Cells) -> list[Piece]:
         return [(op.operands[n], variable_of(op.variables[n]).placement.range_of(cell)) for n, cell in cells if not self._is_apart(op, n)]
@@ -85,8 +85,9 @@ class UpdateLinker:
         """Whether an operand is no part of the bundle of dense ones."""
         return is_by_rows(op, number) or op.operands[number] in self.sums
 
-    def _part(self, op: Update, cells: Cells) -> Apply:
-        group, slot = cells[0][1].group, self.packing.pack(self._dense(op, cells))
+    def _part(self, op: Update, owner: Owner, cells: Cells) -> Apply:
+        group = cells[0][1].group if cells else _rule_of(op).counting_group(owner)
+        slot = self.packing.pack(self._dense(op, cells))
         avals = self.packing.slot_avals[slot]
         dense = [cell.position for number, cell in cells if not self._is_apart(op, number)]
         by_rows = [(number, cell) for number, cell in cells if is_by_rows(op, number)]
@@ -95,8 +96,7 @@ class UpdateLinker:
         positions = (*dense, *(cell.position for _, cell in (*by_rows, *sums)))
         if rows:
             changed = [(cell.position, operand.rows) for (_, cell), operand in zip(by_rows, rows, strict=True)]
-            assert not isinstance(op.rule, str)
-            rule = rule_of(op.rule)
+            rule = _rule_of(op)
             key = rule, group, tuple(dense), avals, tuple(changed)
             kernel = self.kernels.get(key, lambda: rule.row_kernel(group, dense, avals, changed))
         else:
@@ -114,12 +114,11 @@ class UpdateLinker:
 
     def _with_sums(self, part: Apply, op: Update, dense: Sequence[int], sums: Cells) -> Apply:
         """A change by sums of gradients of tables, which are tables or ids and rows."""
-        assert not isinstance(op.rule, str)
         slots = [self.slot_of_sum[op.operands[number]] for number, _ in sums]
         tables = tuple([RowSum(slot, (op.variables[number].aval,)) for slot, (number, _) in zip(slots, sums, strict=True)])
         rows = tuple([RowSum(slot, self.packing.slot_avals[slot]) for slot in slots])
         changed = [(cell.position, self.sums[op.operands[number]]) for number, cell in sums]
-        rule, group = rule_of(op.rule), sums[0][1].group
+        rule, group = _rule_of(op), sums[0][1].group
         key = "sums", rule, group, tuple(dense), part.given, tuple(changed)
         kernel = self.kernels.get(key, lambda: rule.row_sum_kernel(group, dense, part.given, changed))
         return replace(part, sums=tables, of_rows=replace(part, number=self.packing.number(), kernel=kernel, sums=rows))
@@ -130,3 +129,9 @@ class UpdateLinker:
         assert read is not None
         first, stop = cell.rows or (0, cell.aval.shape[0])
         return RowOperand(read, self.packing.pack([(register, None)]), self.program.avals[register], first, stop)
+
+
+def _rule_of(op: Update) -> UpdateRule:
+    """The rule of an update that is no plain assignment."""
+    assert not isinstance(op.rule, str)
+    return rule_of(op.rule)

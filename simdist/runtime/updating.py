@@ -28,11 +28,16 @@ WIDE = 8
 
 
 def cells_by_owner(op: Update, replica: int) -> dict[Owner, list[tuple[int, Cell]]]:
-    """The cells that an update by one replica changes, with the number of their variable; by task, replica-local ones apart."""
+    """The cells that an update by one replica changes, with the number of their variable; by task, replica-local ones apart.
+
+    An owner that counts updates of which none of its cells is changed has no cells here.
+    """
     cells: dict[Owner, list[tuple[int, Cell]]] = {}
     for number, variable in enumerate(op.variables):
         for cell in variable_of(variable).placement.changed_by(replica):
             cells.setdefault(owner_of(cell), []).append((number, cell))
+    for owner in () if isinstance(op.rule, str) else rule_of(op.rule).counting_owners(replica):
+        cells.setdefault(owner, [])
     return cells
 
 

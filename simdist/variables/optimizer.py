@@ -38,7 +38,7 @@ from simdist.variables.loss_scaling import all_finite, unscaled, without_scale
 from simdist.variables.optimizer_rule import OptimizerRule, is_count
 from simdist.variables.overwriting import is_overwritten, maxima_over_replicas, require_overwritable
 from simdist.variables.row_rule import warn_of_whole_tables
-from simdist.variables.rule_parts import require_part
+from simdist.variables.rule_parts import require_counting, require_part
 from simdist.variables.variable import Variable
 from simdist.variables.wrapped_attributes import WrappedAttributes
 
@@ -151,6 +151,7 @@ class Optimizer(WrappedAttributes):
             self._has_warned = warn_of_whole_tables([variable.name for variable in variables if variable.ref() in tracer.whole_tables])
         if variables:
             rule = self._rule(state_of)
+            require_counting(rule, variables)
             rule.is_used_once = self._is_used_once
             tracer.update(rule, variables, self._clipped(gradients, new_values, variables[0], has_scale))
 

@@ -5,7 +5,8 @@ steps and its learning rate beside the cells. That gives the result of one devic
 (`simdist.variables.independence`): an update that reduces over a whole variable (LAMB, Adafactor) is refused for sharded
 variables, and one that reduces over all variables (a global norm in an Optax chain) for variables on several servers.
 
-The count of steps of a group is the number of updates that were applied to it: it cannot disagree with the variables.
+Each group counts the updates that were applied to it: its count cannot disagree with its variables. An update that changes variables of
+some groups alone is counted by the others, too. Where variables get other cells, the state goes along (`simdist.variables.moved_state`).
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from simdist.variables.handles import adopted, has_variable, variable_of
 from simdist.variables.independence import is_elementwise, require_independent, require_whole_or_elementwise
 from simdist.variables.keras_copies import Role, begins_with_values
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer, learning_rate_of
+from simdist.variables.moved_state import MovedState
 from simdist.variables.optimizer_attributes import Fingerprint, fingerprint_of
 from simdist.variables.row_rule import (
     RowUpdate,
     changed_state,
+    counted_state,
     has_state_of_unknown_tables,
     leaves_rows_alone,
     warn_of_dense_updates,
@@ -78,6 +81,7 @@ class OptimizerRule(UpdateRule):
         self.slots: OptimizerSlots | None = None
         self._begins_with_values: bool | None = None  # not tried yet
         self._is_independent = False  # not known yet
+        self._known_cells: list[list[Cell]] = []  # of the variables, when the state was made for them
         self._fingerprint: Fingerprint = {}  # none yet
         self._of_rows: BoundedCache[tuple[tuple[Cell, Aval], ...], SlotOptimizer | None] = BoundedCache(KEPT_FORMS)
         self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
@@ -93,7 +97,9 @@ class OptimizerRule(UpdateRule):
         layout: Layout,
     ) -> None:
         """Give the cells of one owner the optimizer's state, in one group with them."""
-        cells = [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
+        if self.slot_optimizers and self._known_cells != self._present_cells():
+            self._follow_variables(layout)
+        cells = self._cells_of(owner)
         own = [cell for _, cell in cells]
         if owner in self.slot_optimizers:
             self.renew()
@@ -113,13 +119,49 @@ class OptimizerRule(UpdateRule):
             layout.take_back(before)  # a server is down, or full: nothing is left of the slots
             raise
         self.slot_optimizers[owner], self.optimized[owner] = slot_optimizer, cells
+        self._known_cells = self._present_cells()
         self._fingerprint = self._fingerprint or self._present_fingerprint()
+        self._bind(layout)
+        if self.is_built:
+            built(self.holder)
+
+    def _bind(self, layout: Layout) -> None:
         if self.slots is not None:
             self.slots.bind(
                 {owner: (slot_optimizer, self.optimized[owner]) for owner, slot_optimizer in self.slot_optimizers.items()}, layout
             )
-        if self.is_built:
-            built(self.holder)
+
+    def _present_cells(self) -> list[list[Cell]]:
+        return [list(variable.placement.cells) for variable in self.variables]
+
+    def _cells_of(self, owner: Owner) -> list[tuple[int, Cell]]:
+        """The cells of one owner, with the numbers of their variables."""
+        return [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
+
+    def _follow_variables(self, layout: Layout) -> None:
+        """Let the state go along with variables that have other cells than at the last update: copies that may differ from now on."""
+        self.renew()
+        store, before = self.variables[0].placement.store, len(layout.groups)
+        owners = dict.fromkeys(owner_of(cell) for cells in self._present_cells() for cell in cells)
+        optimized = {owner: self._cells_of(owner) for owner in owners}
+        moved = MovedState(self.slot_optimizers, self.optimized, store.unseen_cells)
+        known = set(moved.cells)
+        with jax.ensure_compile_time_eval():
+            taken = {owner: moved.taken_by(self._slot_optimizer(cells), owner, cells) for owner, cells in optimized.items()}
+        try:
+            for slot_optimizer in taken.values():
+                for cell, array in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True):
+                    if cell not in known:
+                        layout.add(cell, array)
+        except SimdistError:
+            layout.take_back(before)
+            raise
+        for owner, slot_optimizer in taken.items():
+            layout.join([*(cell for _, cell in optimized[owner]), *slot_optimizer.cells])
+        self.slot_optimizers, self.optimized, self._known_cells = taken, optimized, self._present_cells()
+        layout.drop(list(known.difference(cell for slot_optimizer in taken.values() for cell in slot_optimizer.cells)))
+        self._of_rows.clear()
+        self._bind(layout)
 
     def renew(self) -> None:
         """Go on with the attributes and the schedule that a Keras optimizer has now; its slots and its count stay.
@@ -236,7 +278,7 @@ class OptimizerRule(UpdateRule):
 
         Args:
             group: of the variables' cells and of the optimizer's state; perhaps with others, which it leaves alone.
-            positions: in the group, of the cells that the gradients belong to.
+            positions: in the group, of the cells that the gradients belong to; none where the update is only counted.
             operand_avals: of the gradients.
         """
         owner, size = owner_of(group.cells[0]), len(group.cells)
@@ -244,10 +286,18 @@ class OptimizerRule(UpdateRule):
         own = [cell.position for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
 
         def run(*arrays: jax.Array) -> list[jax.Array]:
+            if not positions:
+                return counted_state(slot_optimizer, own, arrays)
             return changed_state(slot_optimizer, own, arrays[:size], dict(zip(positions, arrays[size:], strict=True)))
 
         with kept_state(), watching_reads(self._refuse_read):
             return kernel_of(f"apply {type(self.optimizer).__name__}", run, [*(cell.aval for cell in group.cells), *operand_avals])
+
+    def counting_owners(self, replica: int) -> Sequence[Owner]:
+        return list(dict.fromkeys(owner_of(cell) for variable in self.variables for cell in variable.placement.changed_by(replica)))
+
+    def counting_group(self, owner: Owner) -> Group:
+        return self.slot_optimizers[owner].cells[0].group
 
     def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
         with kept_state(), watching_reads(self._refuse_read):

@@ -31,6 +31,7 @@ from simdist.variables.state import Cell, Group
 __all__ = [
     "RowUpdate",
     "changed_state",
+    "counted_state",
     "has_state_of_unknown_tables",
     "leaves_rows_alone",
     "warn_of_dense_updates",
@@ -54,6 +55,17 @@ def changed_state(
     """
     changed, kept = list(arrays), [cell.position for cell in slot_optimizer.cells]
     return _changed(slot_optimizer, trained, kept, changed, given)
+
+
+def counted_state(slot_optimizer: SlotOptimizer, trained: Sequence[int], arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    """The arrays of a group after an update that has changed variables of other groups alone: their rule's count is one for all.
+
+    Args:
+        slot_optimizer, trained, arrays: as of `changed_state`.
+    """
+    after = changed_state(slot_optimizer, trained, arrays, {position: jnp.zeros_like(arrays[position]) for position in trained})
+    own = {cell.position for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True) if role.kind != "slot"}
+    return [new if position in own else old for position, (old, new) in enumerate(zip(arrays, after, strict=True))]
 
 
 def _changed(

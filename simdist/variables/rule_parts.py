@@ -1,4 +1,4 @@
-"""Updates of some of the variables that an Optax transformation has a state for: the others are left as they are, with their state."""
+"""Updates of some of the variables that a rule has a state for: the others are left as they are, with their state, and count the update."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from simdist.errors import InvalidArgumentError
 from simdist.variables.independence import changes_each_alone
+from simdist.variables.keras_objects import core_of, is_keras_optimizer, is_scaling
 from simdist.variables.optimizer_rule import OptimizerRule
 from simdist.variables.state import Owner, owner_of
 from simdist.variables.variable import Variable
 
-__all__ = ["require_part"]
+__all__ = ["require_counting", "require_part"]
 
 
 def require_part(rule: OptimizerRule, variables: Sequence[Variable]) -> None:
@@ -22,7 +23,7 @@ def require_part(rule: OptimizerRule, variables: Sequence[Variable]) -> None:
 
     Raises:
         InvalidArgumentError: there are others among them, whose state would begin anew and apart; the rule needs to know of those that
-            are missing; or all that a server holds is missing, whose count would fall behind.
+            are missing.
     """
     known, wanted = set(map(id, rule.variables)), set(map(id, variables))
     new = [variable.name for variable in variables if id(variable) not in known]
@@ -36,10 +37,30 @@ def require_part(rule: OptimizerRule, variables: Sequence[Variable]) -> None:
             rule,
             f"Now there is no gradient of {', '.join(missing)}, and what it does depends on all of them together, or on random numbers",
         )
-    if _owners(variables) != _owners(rule.variables):
-        _refuse(
-            rule,
-            f"Now there is no gradient of {', '.join(missing)}, which is all that one of the servers holds: its count would fall behind",
+
+
+def require_counting(rule: OptimizerRule, variables: Sequence[Variable]) -> None:
+    """Refuse an update that leaves out all variables of a server, or of a replica, where it would have to do more than to count it.
+
+    Args:
+        rule: of a Keras optimizer.
+        variables: that have a gradient.
+
+    Raises:
+        InvalidArgumentError: the optimizer has averages of all variables, or a loss scale that depends on the gradients of all.
+    """
+    optimizer = rule.optimizer
+    if not is_keras_optimizer(optimizer) or not (is_scaling(optimizer) or core_of(optimizer).use_ema):
+        return
+    left_out = _owners(rule.variables) - _owners(variables)
+    if left_out:
+        missing = [v.name for v in rule.variables if not left_out.isdisjoint(map(owner_of, v.placement.cells))]
+        tasks = sorted({task for task, _ in left_out})
+        of_all = "use_ema=True averages all variables" if core_of(optimizer).use_ema else "its scale follows the gradients of all variables"
+        raise InvalidArgumentError(
+            f"{type(optimizer).__name__} was given no gradient of {', '.join(missing)}, nor of anything else beside these on "
+            f"{', '.join(tasks)}, and {of_all} in each update. Give a gradient of each (zeros where there is none), or make an optimizer "
+            "for each set of variables."
         )
 
 

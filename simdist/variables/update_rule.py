@@ -48,6 +48,18 @@ class UpdateRule(RuleHandle, ABC):
             operand_avals: shapes and dtypes of the operands.
         """
 
+    def counting_owners(self, replica: int) -> Sequence[Owner]:
+        """Who counts each update by one replica, also one that changes none of their cells; none where the rule keeps no state.
+
+        Args:
+            replica: its local rank.
+        """
+        return ()
+
+    def counting_group(self, owner: Owner) -> Group:
+        """The group in which an owner counts the updates that change none of its cells."""
+        raise NotImplementedError
+
     def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
         """As `kernel`, of a kernel that also takes gradients of rows: after the operands the rows [k, ...] of each, then their ids [k].
 

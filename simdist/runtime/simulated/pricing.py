@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from simdist.cost.changes import changing
 from simdist.cost.flops import Cost, cost_of
 from simdist.cost.memory import temporaries_bytes
 from simdist.hardware import MemoryAccount
@@ -150,9 +151,9 @@ def _of_its_cells(op: Apply) -> Kernel:
 
 
 def cost_of_change(kernel: Kernel) -> Cost:
-    """What it costs to change a group by a kernel: of large tables, only the rows that change."""
+    """What it costs to change a group by a kernel: of its arrays those that change, and of large tables only the rows that do."""
     of_rows = row_form(kernel)
-    return cost_of(kernel if of_rows is None else of_rows.inner)
+    return cost_of(changing(kernel if of_rows is None else of_rows.inner))
 
 
 def _peak_bytes(linked: LinkedProgram, kernels: list[RunKernel | Apply]) -> int:

@@ -217,7 +217,8 @@ class RoundServer:
         self.server.clock.after(end - now, self._apply, (complete, changes, caller, leg, process))
 
     def _as_one(self, updates: Sequence[Apply]) -> CombinedUpdate | None:
-        return None if len(updates) == 1 else self._combined.get(tuple(updates), lambda: combined(updates))
+        # Updates that change nothing here are counted as the one that the round makes of them.
+        return None if len(updates) == 1 or not updates[0].cells else self._combined.get(tuple(updates), lambda: combined(updates))
 
     def _apply(self, work: tuple[Round, list[GroupChange], RoundCaller, Leg, Incarnation]) -> None:
         complete, changes, caller, leg, process = work
