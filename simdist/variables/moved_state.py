@@ -23,7 +23,7 @@ __all__ = ["MovedState", "NumberedCells"]
 NumberedCells: TypeAlias = "Sequence[tuple[int, Cell]]"
 """Cells that are optimized, with the numbers of their variables."""
 Read: TypeAlias = "Callable[[Sequence[Cell]], list[Array] | None]"
-Place: TypeAlias = "tuple[Owner | Cell, Role]"
+StateKey: TypeAlias = "tuple[Owner | Cell, Role]"
 
 
 class MovedState:
@@ -37,12 +37,12 @@ class MovedState:
 
     def __init__(self, slot_optimizers: Mapping[Owner, SlotOptimizer], optimized: Mapping[Owner, NumberedCells], read: Read) -> None:
         self._read = read
-        self._cells: dict[Place, Cell] = {}
+        self._cells: dict[StateKey, Cell] = {}
         self._of_variables: dict[Role, Cell] = {}
         for owner, slot_optimizer in slot_optimizers.items():
             for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True):
-                place, of_variable = _place(role, owner, optimized[owner])
-                self._cells[place] = cell
+                key, of_variable = _keys_of(role, owner, optimized[owner])
+                self._cells[key] = cell
                 self._of_variables.setdefault(of_variable, cell)
 
     @property
@@ -55,8 +55,8 @@ class MovedState:
         found: list[Cell] = []
         initial: list[jax.Array] = []
         for role, cell, first in zip(new.roles, new.cells, new.initial, strict=True):
-            place, of_variable = _place(role, owner, cells)
-            found.append(self._cells.get(place, cell))
+            key, of_variable = _keys_of(role, owner, cells)
+            found.append(self._cells.get(key, cell))
             initial.append(self._value(of_variable, first) if found[-1] is cell else first)
         return replace(new, cells=found, initial=initial)
 
@@ -66,7 +66,7 @@ class MovedState:
         return first if values is None else jnp.asarray(values[0], first.dtype)
 
 
-def _place(role: Role, owner: Owner, cells: NumberedCells) -> tuple[Place, Role]:
+def _keys_of(role: Role, owner: Owner, cells: NumberedCells) -> tuple[StateKey, Role]:
     """Where a part of the state is, by the cell that it belongs to or by the owner; and its role, with the number of its variable."""
     if role.kind != "slot":
         return (owner, role), role
