@@ -26,7 +26,7 @@ from simdist.program.narrowing import kept_dtype, narrowed, require_numbers
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
-__all__ = ["ReduceOp", "all_gather", "all_reduce", "gather", "reduce", "reduce_op_of"]
+__all__ = ["ReduceOp", "all_gather", "all_reduce", "as_numbers", "gather", "reduce", "reduce_op_of"]
 
 Axis = int | Sequence[int] | None
 
@@ -86,10 +86,10 @@ def reduce(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: Col
 
 def _reduced(op: ReduceOp, value: Any, axis: Axis, num_replicas: int, options: CollectiveOptions | None) -> Any:
     if isinstance(value, ReplicaLocal):
-        local_value = _array(value.local_value, "a value of reduce")
+        local_value = as_numbers(value.local_value, "a value of reduce")
         return _result(op, _all_reduced(value.tracer, op, _summand(op, local_value), axis, options), local_value)
     if isinstance(value, PerReplica):
-        parts = [_array(part, "a value of reduce") for part in value.values]
+        parts = [as_numbers(part, "a value of reduce") for part in value.values]
         _require_one_dtype(parts, f"reduce({op.name})")
         return _result(op, _added(op, [_summand(op, part) for part in parts], axis), parts[0])
     _require_summand(op, value)
@@ -120,11 +120,11 @@ def _of_one(op: ReduceOp, value: Any) -> Any:
     """The value of one replica, with the dtype that the sum, or the mean, of several would have."""
     if not isinstance(value, (bool, np.generic, np.ndarray, jax.Array)):
         return value
-    array = _array(value, "the value of a reduction")
+    array = as_numbers(value, "the value of a reduction")
     return _result(op, _summand(op, array), array)
 
 
-def _array(value: Any, what: str) -> Any:
+def as_numbers(value: Any, what: str) -> Any:
     """An array of numbers that JAX keeps: it would drop digits of 64-bit integers that do not fit, and keep no text.
 
     Raises:
@@ -230,7 +230,7 @@ def gather(value: Any, axis: int) -> Any:
     """
 
     def joined(leaf: Any) -> Any:
-        return _joined([_array(part, "a value of gather") for part in (leaf.values if isinstance(leaf, PerReplica) else [leaf])], axis)
+        return _joined([as_numbers(part, "a value of gather") for part in (leaf.values if isinstance(leaf, PerReplica) else [leaf])], axis)
 
     return jax.tree_util.tree_map(joined, value, is_leaf=_is_per_replica)
 
@@ -258,7 +258,7 @@ def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -
     if tracer is None or tracer.num_replicas == 1:
         return jax.tree_util.tree_map(lambda leaf: _of_one(op, present_value(leaf)), value)
     leaves, structure = jax.tree_util.tree_flatten(value)
-    given = [_array(leaf, "the value of all_reduce") for leaf in leaves]
+    given = [as_numbers(leaf, "the value of all_reduce") for leaf in leaves]
     summands = [_summand(op, leaf) for leaf in given]
     totals = tracer.collective("all_reduce", summands, options=options, label=label, averaged=op is ReduceOp.MEAN)
     if op is ReduceOp.MEAN:
@@ -270,7 +270,7 @@ def all_gather(value: Any, axis: int, options: Any = None) -> Any:
     """Join a structure of values of this replica with those of the others."""
     tracer = active_tracer()
     leaves, structure = jax.tree_util.tree_flatten(value)
-    leaves = [_array(leaf, "the value of all_gather") for leaf in leaves]
+    leaves = [as_numbers(leaf, "the value of all_gather") for leaf in leaves]
     if tracer is None or tracer.num_replicas == 1:
         return jax.tree_util.tree_unflatten(structure, [_joined([leaf], axis) for leaf in leaves])
     parts = tracer.collective("all_gather", leaves, options=options)

@@ -17,7 +17,7 @@ from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer, is_under_a_trace
 from simdist.strategies import context
 from simdist.strategies.communication import CommunicationOptions
-from simdist.strategies.reduction import ReduceOp, reduce_op_of
+from simdist.strategies.reduction import ReduceOp, as_numbers, reduce_op_of
 from simdist.strategies.synchronous.protocols import Axes, LocalGather, LocalReduce, SteppingStrategy
 from simdist.variables.aggregation import VariableSynchronization
 from simdist.variables.variable import Variable
@@ -132,8 +132,9 @@ class AcrossWorkers:
                 return leaf
             if isinstance(leaf, PerReplica):
                 return ReplicaLocal(tracer, leaf.values[local_rank])
+            given = as_numbers(leaf, "a value of reduce")
             counts = op is ReduceOp.MEAN or len(strategy.local_members) == 1 or local_rank == 0
-            return ReplicaLocal(tracer, jnp.asarray(leaf) if counts else jnp.zeros_like(jnp.asarray(leaf)))
+            return ReplicaLocal(tracer, given if counts else jnp.zeros_like(given))
 
         return jax.tree_util.tree_map(local_value, value, is_leaf=_is_per_replica)
 

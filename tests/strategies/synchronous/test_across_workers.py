@@ -98,6 +98,15 @@ def test_mean_of_a_plain_value_is_what_a_notebook_has(devices: int) -> None:
         assert found["none"] is None
 
 
+@pytest.mark.parametrize("value", [np.int64(2**40), np.array([2**40]), {"large": np.float64(1e300)}, "text", b"text"])
+def test_plain_value_that_no_step_can_hold_is_refused(value: Any) -> None:
+    def main() -> Any:
+        sd.MultiWorkerMirroredStrategy().reduce("sum", value, axis=None)
+
+    with pytest.raises(sd.errors.InvalidArgumentError, match="a value of reduce"):
+        results(main)
+
+
 @pytest.mark.parametrize("numbers", [(3, 4), (3, 5), (-1, 1), (0.5, 0.25), (2**24, 2**24 + 2)])
 def test_mean_of_pythons_numbers_that_differ_is_that_of_statistics(numbers: tuple[Any, Any]) -> None:
     def main() -> Any:
