@@ -128,6 +128,7 @@ def test_a_silent_replica_leaves_comes_back_and_has_what_the_others_have() -> No
     driven.cluster.faults.crash("worker:2", at=driven.cluster.now + 0.02)
     driven.run(5)
     assert driven.strategy.num_replicas_in_sync == 1
+    assert driven.marks("resize")[-1][1] == "leave: 1 replica"
     close(driven.w, 45)
 
 

@@ -64,7 +64,7 @@ def resize(strategy: SteppingStrategy, members: Sequence[Member], what: str) -> 
     if len(members) < len(old):
         _say_what_is_lost(strategy, old, own)
     engine = strategy.engine
-    engine.trace.instant(strategy.members[0].task, "resize", f"{what}: {len(members)} replicas", engine.now)
+    engine.trace.instant(strategy.members[0].task, "resize", f"{what}: {len(members)} replica{'s' * (len(members) != 1)}", engine.now)
 
 
 def _say_what_is_lost(strategy: SteppingStrategy, old: Sequence[str], local: Sequence[Variable]) -> None:
