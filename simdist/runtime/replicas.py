@@ -70,10 +70,12 @@ class Communication(Protocol):
     Attributes:
         timeout_s: how long the first to come waits for the last; None for ever.
         backup_workers: how many of the replicas a step does not wait for.
+        local_updates: whether each replica takes steps of its own, so that the others cannot go on without what one alone has.
     """
 
     timeout_s: float | None
     backup_workers: int
+    local_updates: bool
 
     def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
         """The collective plan of the replicas with these local ranks."""

@@ -54,7 +54,8 @@ class CommunicationOptions:
         implementation: a `CommunicationImplementation`, or its name.
         algorithm: one all-reduce by its name ("ring", "recursive doubling", ...), whatever the implementation would choose.
         num_packs: the number of equal parts into which gradients are cut, whatever their layers; default 1.
-        compression: a compressor of gradients (`simdist.collectives.compression`); default none.
+        compression: a compressor of gradients (`simdist.collectives.compression`); default none. It has no effect with one replica, whose
+            gradients do not travel.
 
     Raises:
         InvalidArgumentError: a negative pack or time-out, an unknown word, or more than one of the packs and compression.
@@ -140,14 +141,23 @@ class GroupCommunication:
         options: of the strategy.
         reducer_device: a device that reduces for all, where it is none of theirs.
         backup_workers: how many replicas a step does not wait for.
+        local_updates: whether each replica takes steps of its own between two averages.
     """
 
-    def __init__(self, engine: Engine, options: CommunicationOptions, reducer_device: str | None = None, backup_workers: int = 0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: CommunicationOptions,
+        reducer_device: str | None = None,
+        backup_workers: int = 0,
+        local_updates: bool = False,
+    ) -> None:
         self.engine = engine
         self.options = options
         self.timeout_s = options.timeout_seconds
         self.reducer_device = reducer_device
         self.backup_workers = backup_workers
+        self.local_updates = local_updates
         self._plans: dict[Any, CollectivePlan] = {}
 
     def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:

@@ -118,7 +118,7 @@ class SimulatedReplicaGroup:
         elif process.alive or process.lost:
             self._suspected.add(process)
             if self.step is not None:
-                self.step.give_up_on(decision.task, _silent_error(decision.task))
+                self.step.give_up_on(decision.task, self._silent_error(decision.task))
 
     def _require_alive(self, local: Sequence[Member]) -> None:
         gone = [member for member in local if not self.believes_in(member)]
@@ -126,7 +126,7 @@ class SimulatedReplicaGroup:
             return
         dead = [member for member in gone if not member.alive]
         if not dead:
-            raise _silent_error(gone[0].task)
+            raise self._silent_error(gone[0].task)
         for member in dead:
             self.world.notice(member, "no answer")
         names = ", ".join(dict.fromkeys(member.task for member in dead))
@@ -134,13 +134,15 @@ class SimulatedReplicaGroup:
         raise UnavailableError(
             f"{names} is down, and a step needs all replicas. Give the fault a restart_after=, and make the strategy again."
             if is_down
-            else f"{names} was started again, and has lost its variables. Make the strategy and its variables again, or make the "
-            "strategy with on_failure='continue'."
+            else f"{names} was started again, and has lost its variables. Make the strategy and its variables again{self._or_continue('')}."
         )
 
+    def _silent_error(self, task: str) -> UnavailableError:
+        return UnavailableError(
+            f"{task} is silent, and a step needs all replicas; this one has changed nothing, but the batches that it took are used up. "
+            f"Give the pause or partition an until=, and go on later{self._or_continue(' to take the step again')}."
+        )
 
-def _silent_error(task: str) -> UnavailableError:
-    return UnavailableError(
-        f"{task} is silent, and a step needs all replicas; this one has changed nothing, but the batches that it took are used up. Give "
-        "the pause or partition an until=, and go on later; or make the strategy with on_failure='continue' to take the step again."
-    )
+    def _or_continue(self, purpose: str) -> str:
+        """The other advice, where a strategy can follow it: survivors that have copies of everything can go on."""
+        return "" if self.communication.local_updates else f"; or make the strategy with on_failure='continue'{purpose}"

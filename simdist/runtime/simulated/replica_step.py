@@ -132,6 +132,7 @@ class ReplicaStep:
         self.clock = world.clock
         self.members = members
         self.local = local
+        self.local_updates = communication.local_updates
         self.own_collective_group = collective_group is None and len(members) > 1
         self.collective_group = (
             CollectiveGroup(world, members, communication, plans, self._dropped) if self.own_collective_group else collective_group
@@ -264,10 +265,8 @@ class ReplicaStep:
 
     def _error_of_death(self, task: str) -> UnavailableError:
         if any(member.alive for member in self.members):
-            return UnavailableError(
-                f"{task} died during a step, which left no mark. Start again from a checkpoint, or make the strategy with "
-                "on_failure='continue' to go on with the survivors."
-            )
+            otherwise = "" if self.local_updates else ", or make the strategy with on_failure='continue' to go on with the survivors"
+            return UnavailableError(f"{task} died during a step, which left no mark. Start again from a checkpoint{otherwise}.")
         # whose death came before does not matter any more
         self.errors[:] = [error for error in self.errors if not isinstance(error, UnavailableError)]
         return UnavailableError(

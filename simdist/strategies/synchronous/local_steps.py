@@ -127,11 +127,14 @@ class LocalSteps(EveryReplica):
         except BaseException as error:
             if not strategy.launched:  # another main may have its average, and counts on
                 self.num_steps -= 1
-                error.add_note(
-                    f"It was the average of sync_every={self.every}. All replicas have taken the step before it: do not repeat that step. "
-                    "The next step is followed by the average."
-                )
+                error.add_note(self._what_was_taken(strategy))
             raise
+
+    def _what_was_taken(self, strategy: SteppingStrategy) -> str:
+        average = f"It was the average of sync_every={self.every}"
+        if not all(member.alive for member in strategy.members):
+            return f"{average}, after a step that all replicas had taken."
+        return f"{average}. All replicas have taken the step before it: do not repeat that step. The next step is followed by the average."
 
     def _trained(self, strategy: SteppingStrategy) -> list[Variable]:
         """The variables that differ among the replicas: those that are trained."""

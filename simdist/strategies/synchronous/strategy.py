@@ -83,7 +83,9 @@ class SynchronousStrategy(Strategy):
         self.replicas.attach(self, [self._member(rank, device) for rank, device in enumerate(self.replica_devices())])
         self._tasks_at_first = list(dict.fromkeys(member.task for member in self.members))
         self.policy.attach(self)
-        self.communication = GroupCommunication(self.engine, self.options, self.reducer_device, self.policy.backup_workers)
+        self.communication = GroupCommunication(
+            self.engine, self.options, self.reducer_device, self.policy.backup_workers, self.policy.local_updates
+        )
         self.replicas.join(self.communication)
         self.programs = StepPrograms(self.store.layout, lambda program: require_own(self, program))
 

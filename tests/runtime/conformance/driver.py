@@ -154,6 +154,7 @@ class Communication:
         self.all_reduce = all_reduce
         self.timeout_s = timeout_s
         self.backup_workers = 0
+        self.local_updates = False
 
     def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
         schedule = schedule_of(collective.kind, self.all_reduce, len(devices))

@@ -197,3 +197,20 @@ def test_an_average_that_fails_comes_after_the_next_step() -> None:
     step(gradient)
     assert strategy.local_results(v) == (16.0, 16.0)
     assert strategy.policy.state_dict() == {"steps": 3, "averages": 1}
+
+
+@pytest.mark.parametrize(
+    ("steps", "notes"), [(1.5, None), (2.5, ["It was the average of sync_every=2, after a step that all replicas had taken."])]
+)
+def test_a_death_promises_no_other_average(steps: float, notes: list[str] | None) -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sync_every=2)
+    with strategy.scope():
+        v, optimizer = sd.Variable(np.zeros(200_000, np.float32)), sd.Optimizer(optax.sgd(1.0))
+    step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(v.value, v)])))
+    step()
+    cluster.faults.crash("worker:1", at=steps * cluster.now)
+    with pytest.raises(sd.errors.UnavailableError, match="left no mark") as raised:
+        step()
+    assert "on_failure" not in str(raised.value)  # which goes with sync_every=1 only
+    assert getattr(raised.value, "__notes__", None) == notes
