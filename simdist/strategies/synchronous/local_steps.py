@@ -43,6 +43,7 @@ __all__ = ["LocalSteps", "OuterOptimizer"]
 
 AVERAGE = "average variables"
 EVALUATED = "average variables for an evaluation"
+SHARED = "share where all begin"
 ANCHOR = "anchor"
 
 OuterOptimizer: TypeAlias = KerasOptimizer | GradientTransformation | Optimizer | None
@@ -71,9 +72,10 @@ class LocalSteps(EveryReplica):
         self.outer = None if inner is None else Optimizer(inner)
         self.num_steps = self.num_averages = 0
         self.anchors: list[Variable] = []
-        self._makes_anchors = self._renews_outer = self._is_evaluating = False
+        self._makes_anchors = self._renews_outer = self._is_evaluating = self._has_assigned_anchors = False
         self._average: StepFunction | None = None
         self._mean: StepFunction | None = None
+        self._share: StepFunction | None = None
 
     @property
     def local_updates(self) -> bool:
@@ -90,6 +92,7 @@ class LocalSteps(EveryReplica):
             )
         self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE, counts=False)
         self._mean = StepFunction(lambda: self._assign(strategy, self._means(strategy)), name=EVALUATED, counts=False)
+        self._share = StepFunction(self._shared, name=SHARED, counts=False)
 
     def is_local(self, variable: Variable) -> bool:
         """Those that are trained; where all began is the same for all replicas."""
@@ -102,6 +105,7 @@ class LocalSteps(EveryReplica):
         if self._renews_outer:
             self._renew_outer(strategy)
         if self.anchors:
+            self._share_anchors(strategy)
             return
         trained, self._makes_anchors = self._trained(strategy), True
         try:
@@ -110,6 +114,19 @@ class LocalSteps(EveryReplica):
         finally:
             self._makes_anchors = False
         built(strategy)
+
+    def _share_anchors(self, strategy: SteppingStrategy) -> None:
+        """Mains that have assigned values of their own go on from those of the chief: otherwise they would never agree again."""
+        if self._has_assigned_anchors and strategy.launched and strategy.num_replicas_in_sync > 1:
+            assert self._share is not None
+            strategy.step(self._share, (), {})
+        self._has_assigned_anchors = False
+
+    def _shared(self) -> None:
+        tracer = active_tracer()
+        assert tracer is not None
+        values = tracer.collective("broadcast", [tracer.read(anchor) for anchor in self.anchors], label="variables")
+        tracer.update("assign", self.anchors, values)
 
     def after(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """After every so many training steps the replicas average their variables."""
@@ -193,6 +210,7 @@ class LocalSteps(EveryReplica):
         anchor = variable.companions.get(ANCHOR)
         if anchor is not None and not self._is_evaluating:
             anchor.placement.store.update(rule, [anchor], [operand])
+            self._has_assigned_anchors = True
 
     @contextmanager
     def evaluating(self, strategy: SteppingStrategy) -> Iterator[None]:

@@ -214,3 +214,23 @@ def test_a_death_promises_no_other_average(steps: float, notes: list[str] | None
         step()
     assert "on_failure" not in str(raised.value)  # which goes with sync_every=1 only
     assert getattr(raised.value, "__notes__", None) == notes
+
+
+def test_mains_that_assign_values_of_their_own_agree_again() -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy(sync_every=2, outer_optimizer=optax.sgd(0.5))
+        with strategy.scope():
+            v, optimizer = sd.Variable(0.0), sd.Optimizer(optax.sgd(1.0))
+        step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(0.0, v)])))
+        found: list[float] = []
+        for number in range(6):
+            if number == 3:
+                v.assign(10.0 * strategy.worker_index)
+            step()
+            found.append(float(v.numpy()))
+        return found
+
+    run = sd.Cluster({"worker": 2}).launch(main)
+    run.join()
+    # Their mean is 5; from where the chief began, half of the way is taken.
+    assert run.results == {"worker:0": [0, 0, 0, 2.5, 2.5, 2.5], "worker:1": [0, 0, 0, 2.5, 2.5, 2.5]}
