@@ -129,6 +129,9 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
     def assigned(self, variable: Any, rule: str, operand: Any) -> None:
         """A variable of this strategy was changed from outside of every step: "assign", or "add"."""
 
+    def agree(self, variables: Sequence[Any]) -> None:
+        """All programs have assigned to these trained variables, each what its replicas have: from now on they have the average."""
+
     @property
     def keeps_companions(self) -> bool:
         """Whether variables have companions, from the first training step on."""

@@ -81,7 +81,7 @@ def fit(
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         if not isinstance(error, OF_THE_CLUSTER) and runner.is_quiet:
             with suppress(Exception):  # the first error is the one that is raised
-                finish(model)
+                finish(model, together=False)
         raise
     finally:
         model.simdist_state.position = outer  # that of this fit holds the input

@@ -222,14 +222,20 @@ def prepare_optimizer(model: StrategyModel) -> Optimizer:
     return known
 
 
-def finish(model: StrategyModel) -> None:
+def finish(model: StrategyModel, together: bool = True) -> None:
     """Give the variables the values that the optimizer keeps for the end of training: moving averages, if it has them.
 
     Before the first update there are none: those of a new optimizer are zeros.
+
+    Args:
+        model: that was trained.
+        together: whether all launched mains do so; one that fails alone keeps its own averages.
     """
     averages = core_of(model.optimizer).use_ema
     if averages and (strategy_of(model).engine.numerics == "off" or int(model.optimizer.iterations)):
         model.optimizer.finalize_variable_values(model.trainable_variables)
+        if together:
+            strategy_of(model).agree([as_variable(variable) for variable in model.trainable_variables])
 
 
 def _loss_of_no_rows(model: StrategyModel, x: Tree, y: Tree, y_pred: Tree, sample_weight: Tree) -> jax.Array:

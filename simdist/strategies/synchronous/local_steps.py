@@ -44,6 +44,7 @@ __all__ = ["LocalSteps", "OuterOptimizer"]
 AVERAGE = "average variables"
 EVALUATED = "average variables for an evaluation"
 SHARED = "share where all begin"
+ASSIGNED = "average what the mains have assigned"
 ANCHOR = "anchor"
 
 OuterOptimizer: TypeAlias = KerasOptimizer | GradientTransformation | Optimizer | None
@@ -91,7 +92,9 @@ class LocalSteps(EveryReplica):
                 "instead. Leave one of them out."
             )
         self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE, counts=False)
-        self._mean = StepFunction(lambda: self._assign(strategy, self._means(strategy)), name=EVALUATED, counts=False)
+        self._mean = StepFunction(
+            lambda: self._assign(self._trained(strategy), self._means(self._trained(strategy))), name=EVALUATED, counts=False
+        )
         self._share = StepFunction(self._shared, name=SHARED, counts=False)
 
     def is_local(self, variable: Variable) -> bool:
@@ -157,31 +160,44 @@ class LocalSteps(EveryReplica):
         """The variables that differ among the replicas: those that are trained."""
         return [v for v in strategy.variables if _is_trained(v) and v.beginning is None and v.placement.spread == "replicas"]
 
-    def _means(self, strategy: SteppingStrategy) -> list[jax.Array]:
-        """The averages of the variables over the replicas."""
+    def _means(self, trained: Sequence[Variable]) -> list[jax.Array]:
+        """The averages of variables over the replicas."""
         tracer = active_tracer()
         assert tracer is not None
-        trained = self._trained(strategy)
         summands = [widened(tracer.read(variable)) for variable in trained]
         totals = tracer.collective("all_reduce", summands, label="variables", averaged=True)
         return [(total / tracer.num_replicas).astype(v.dtype) for v, total in zip(trained, totals, strict=True)]
 
-    def _assign(self, strategy: SteppingStrategy, values: Sequence[jax.Array]) -> None:
+    def _assign(self, trained: Sequence[Variable], values: Sequence[jax.Array]) -> None:
         tracer = active_tracer()
         assert tracer is not None
-        trained = self._trained(strategy)
         if trained:  # all at once: each assignment is a kernel of all that a device holds
             tracer.update("assign", trained, values)
 
     def _averaged(self, strategy: SteppingStrategy) -> None:
         tracer = active_tracer()
         assert tracer is not None
-        values = self._means(strategy)
+        trained = self._trained(strategy)
+        values = self._means(trained)
         if self.outer is not None:
             moved = [tracer.read(anchor) - value for anchor, value in zip(self.anchors, values, strict=True)]
             self.outer.apply_gradients(zip(moved, self.anchors, strict=True), skip_gradients_aggregation=True)
             values = [tracer.read(anchor) for anchor in self.anchors]
-        self._assign(strategy, values)
+        self._assign(trained, values)
+
+    def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
+        known = self._trained(strategy)
+        given = [variable for variable in variables if any(variable is own for own in known)]
+        if given and strategy.launched and strategy.num_replicas_in_sync > 1:
+            strategy.once(lambda: self._average_assigned(given), ASSIGNED, counts=False)
+
+    def _average_assigned(self, variables: Sequence[Variable]) -> None:
+        means = self._means(variables)
+        self._assign(variables, means)
+        moved = [
+            (variable.companions[ANCHOR], mean) for variable, mean in zip(variables, means, strict=True) if ANCHOR in variable.companions
+        ]
+        self._assign([anchor for anchor, _ in moved], [mean for _, mean in moved])
 
     # -- what is kept from step to step ---------------------------------------------------------------------------
 

@@ -59,6 +59,9 @@ class EveryReplica:
     def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
         """Nothing."""
 
+    def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
+        """Nothing: all mains have the same values."""
+
     def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
         """Nothing: replicas are equal after each step."""
         return nullcontext()
@@ -109,6 +112,9 @@ class OverAnother:
 
     def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
         self.inner.assigned(variable, rule, operand)
+
+    def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
+        self.inner.agree(strategy, variables)
 
     def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
         return self.inner.evaluating(strategy)

@@ -194,6 +194,10 @@ class StepPolicy(Protocol):
         """A variable was changed from outside of every step: "assign", or "add"."""
         ...
 
+    def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
+        """All mains have assigned to these trained variables, each what its replicas have: from now on they have the average."""
+        ...
+
     def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
         """Inside, all replicas evaluate the same model."""
         ...

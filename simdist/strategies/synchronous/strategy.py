@@ -202,6 +202,9 @@ class SynchronousStrategy(Strategy):
         """A variable was changed from outside of every step."""
         self.policy.assigned(variable, rule, operand)
 
+    def agree(self, variables: Sequence[Variable]) -> None:
+        self.policy.agree(self, variables)
+
     def between_steps(self) -> None:
         self.policy.between_steps()
 

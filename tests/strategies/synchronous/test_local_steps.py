@@ -234,3 +234,18 @@ def test_mains_that_assign_values_of_their_own_agree_again() -> None:
     run.join()
     # Their mean is 5; from where the chief began, half of the way is taken.
     assert run.results == {"worker:0": [0, 0, 0, 2.5, 2.5, 2.5], "worker:1": [0, 0, 0, 2.5, 2.5, 2.5]}
+
+
+def test_at_the_end_of_a_fit_all_mains_have_the_same_moving_averages(build: Any, regression: sd.Dataset) -> None:
+    def train(strategy: Any) -> list[np.ndarray]:
+        model = build(strategy, lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5))
+        model.fit(regression, epochs=1, steps_per_epoch=2, verbose=0)
+        return weights(model)
+
+    options: dict[str, Any] = {"sync_every": 2, "outer_optimizer": optax.sgd(0.5)}
+    run = sd.Cluster({"worker": 2}).launch(lambda: train(sd.MultiWorkerMirroredStrategy(**options)))
+    run.join()
+    expected = train(sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), **options))
+    for found in run.results.values():
+        for own, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-6, atol=1e-7)
