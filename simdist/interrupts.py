@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-__all__ = ["delayed_interrupts", "noted_interrupts", "raise_noted"]
+__all__ = ["delayed_interrupts", "noted_interrupts", "raise_noted", "whole_block"]
 
 SIGINT = int(signal.SIGINT)
 
@@ -83,3 +83,25 @@ class delayed_interrupts:
             _signal.signal(SIGINT, self._previous)
             if self._noted and kind is not KeyboardInterrupt:
                 signal.raise_signal(signal.SIGINT)
+
+
+class whole_block(delayed_interrupts):
+    """As `delayed_interrupts`, for a block in which code of users runs, which may wait in virtual time.
+
+    Inside of a block that notes Ctrl-C already it changes nothing: tasks, which end such blocks in any order, would leave each other's
+    handlers behind.
+
+    Example:
+        >>> with whole_block() as outer, whole_block() as inner:
+        ...     print(outer, inner)
+        [] []
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> list[BaseException]:
+        current: Any = _signal.getsignal(SIGINT)
+        if getattr(current, "__module__", None) != __name__:
+            return super().__enter__()
+        self._noted, self._previous = [], None
+        return self._noted

@@ -4,7 +4,8 @@ The position is three facts: how many elements were handed out, in which iterati
 else follows from them, because nothing in a pipeline is random except through (seed, iteration); restoring runs the
 row numbers forward again and computes no values.
 
-Invariant: reading ahead and peeking change neither the position nor, for functions with side effects, what is called.
+Invariants: reading ahead and peeking change neither the position nor, for functions with side effects, what is called. Ctrl-C comes
+between two elements; where it is raised in the middle of one, the streams have lost their place, and the iterator says so.
 
 Taught in lesson 01.
 """
@@ -23,7 +24,8 @@ from simdist.data.optional_element import OptionalElement, present_element
 from simdist.data.positions import Position, consumed_and_bases, failed_in, seeds_in
 from simdist.data.reorder import Shuffle
 from simdist.data.streams import MAX_CHUNK, Pull
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.interrupts import whole_block
 from simdist.program.restored_together import furthest
 from simdist.program.step_iterator import BatchSignature, StepIterator
 
@@ -64,12 +66,20 @@ class DatasetIterator(StepIterator):
         self._pulled = 0  # elements of the pass that are in the queue, or were
         self._failed: list[int] = []  # the numbers of those that a step could not make
         self._missing: list[int] = []  # the numbers of those that were looked at ahead, and left the queue because they raised
+        self._is_torn = False  # whether Ctrl-C has ended the making of an element: the streams are somewhere in the middle of it
 
     def __iter__(self) -> DatasetIterator:
         return self
 
     def __next__(self) -> Element:
-        return self.next_batch().value()
+        batch = self._first()
+        try:
+            element = batch.value()
+        except Exception:
+            self._queue.popleft()
+            raise
+        self._queue.popleft()
+        return element
 
     def get_next(self) -> Element:
         """The next element.
@@ -89,6 +99,12 @@ class DatasetIterator(StepIterator):
         Raises:
             StopIteration: there is none left.
         """
+        batch = self._first()
+        self._queue.popleft()
+        return batch
+
+    def _first(self) -> Batch:
+        """The next element, which stays in the queue; one that raises leaves it."""
         queue = self._queue
         if not queue:
             self._fill()
@@ -99,7 +115,6 @@ class DatasetIterator(StepIterator):
             except Exception:
                 queue.popleft()
                 raise
-        queue.popleft()
         return batch
 
     def next_is(self, signature: BatchSignature) -> bool:
@@ -170,14 +185,21 @@ class DatasetIterator(StepIterator):
         consumed, bases = consumed_and_bases(state, len(self._shuffles))
         seeds = {**self._saved_seeds(state, "seeds", self._shuffles), **self._saved_seeds(state, "cached_seeds", self._cached)}
         failed = failed_in(state)
-        is_ahead = self._pull is not None and bases == self._bases and seeds == self._seeds
+        is_ahead = self._pull is not None and not self._is_torn and bases == self._bases and seeds == self._seeds
         if not is_ahead or self._consumed > consumed or any(number >= consumed for number in (*self._failed, *self._missing)):
             self._bases, self._seeds = bases, seeds
             for shuffle, seed in seeds.items():
                 shuffle.seed = seed  # of iterators that are made from now on
             self._open()
-        self._skip(consumed, failed)  # which an iterable that has only one pass can do, too
-        self._failed = failed
+        with whole_block():
+            try:
+                self._skip(consumed, failed)  # which an iterable that has only one pass can do, too
+            except Exception:
+                raise
+            except BaseException:
+                self._is_torn = True
+                raise
+            self._failed = failed
 
     def _saved_seeds(self, state: Position, kind: str, shuffles: Sequence[Shuffle]) -> dict[Shuffle, int]:
         seeds = seeds_in(state, [self._seeds[shuffle] for shuffle in shuffles], [shuffle.draws_seed for shuffle in shuffles], kind)
@@ -190,26 +212,39 @@ class DatasetIterator(StepIterator):
     def _open(self) -> Pull:
         self._pass = Pass(dict(zip(self._shuffles, self._bases, strict=True)), {**self._seeds})
         self._queue.clear()
-        self._pulled, self._failed, self._missing = 0, [], []
+        self._pulled, self._failed, self._missing, self._is_torn = 0, [], [], False
         self._pull = self._node.open_elements(self._pass)
         self._step = READ_AHEAD if self._node.free else 1
         return self._pull
 
     def _fill(self) -> None:
-        """Put at least one more element into the queue."""
+        """Put at least one more element into the queue.
+
+        Raises:
+            FailedPreconditionError: the streams have lost their place.
+        """
+        if self._is_torn:
+            raise FailedPreconditionError(
+                f"This iterator was interrupted while it made element {self._pulled}, and its streams have lost their place. Make a new "
+                "one with iter(dataset), or go back to where it was: iterator.load_state_dict(iterator.state_dict())."
+            )
         pull = self._pull or self._open()
-        self._pass.stays = False
-        try:
-            chunk = pull(self._step)
-        except Exception:
-            if not self._pass.stays:
-                self._failed.append(self._pulled)
-                self._pulled += 1
-            raise
+        with whole_block():
+            self._pass.stays = False
+            try:
+                chunk = pull(self._step)
+            except Exception:
+                if not self._pass.stays:
+                    self._failed.append(self._pulled)
+                    self._pulled += 1
+                raise
+            except BaseException:
+                self._is_torn = True
+                raise
+            self._queue.extend(enumerate(chunk, self._pulled))
+            self._pulled += len(chunk)
         if not len(chunk):
             raise StopIteration
-        self._queue.extend(enumerate(chunk, self._pulled))
-        self._pulled += len(chunk)
 
     def _skip(self, count: int, failed: Sequence[int]) -> None:
         """Pass over elements without looking at them, until `count` of this pass are consumed, of which some could not be made."""

@@ -23,6 +23,7 @@ from simdist.input.prefetch import PrefetchBuffer
 from simdist.input.replica_batch import ReplicaBatch, leaves_of_all, replica_batches
 from simdist.input.replica_feed import ReplicaFeed
 from simdist.input.view import InputView
+from simdist.interrupts import whole_block
 from simdist.program.arrays import Tree
 from simdist.program.per_replica import PerReplica, ReplicaArgument
 from simdist.program.step_iterator import BatchSignature, StepIterator, TimedIterator
@@ -113,8 +114,9 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
         """
         elements = self._elements
         while len(elements) <= number - self._first:
-            elements.append(replica_batches(self._steps.peek(len(elements))))
-            self._left.append(len(self._replicas))
+            with whole_block():  # what some workers have read already, and others not, nobody could put together again
+                elements.append(replica_batches(self._steps.peek(len(elements))))
+                self._left.append(len(self._replicas))
         return elements[number - self._first]
 
     def is_made(self, number: int) -> bool:
@@ -203,7 +205,8 @@ class DistributedIterator(ReplicaArgument, ReplicaFeed):
             )
         if not self.has_next():
             raise StopIteration
-        parts = [replica.next_batch() for replica in self._replicas]
+        with whole_block():  # or one replica would be ahead of the others from now on
+            parts = [replica.next_batch() for replica in self._replicas]
         if self.strategy.num_replicas_in_sync == 1:
             return parts[0].batch.value()
         leaves = [PerReplica(leaf, parts[0].global_rows) for leaf in leaves_of_all(parts)]
