@@ -12,6 +12,7 @@ class Uncopied:
 
     Args:
         instead: what to do instead, as a sentence; a class gives it where it names its bases.
+        why: why not, as a sentence; default: all that a cluster has lives in this process.
 
     Example:
         >>> import copy
@@ -23,11 +24,14 @@ class Uncopied:
     """
 
     _instead: ClassVar[str]
+    _why: ClassVar[str] = "a cluster lives in this process, with all that it has."
 
-    def __init_subclass__(cls, instead: str = "", **others: object) -> None:
+    def __init_subclass__(cls, instead: str = "", why: str = "", **others: object) -> None:
         super().__init_subclass__(**others)
         if instead:
             cls._instead = instead
+        if why:
+            cls._why = why
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied.
@@ -35,6 +39,4 @@ class Uncopied:
         Raises:
             TypeError: always.
         """
-        raise TypeError(
-            f"A {type(self).__name__} cannot be pickled or copied: a cluster lives in this process, with all that it has. {self._instead}"
-        )
+        raise TypeError(f"A {type(self).__name__} cannot be pickled or copied: {self._why} {self._instead}")

@@ -103,6 +103,12 @@ class Checkpoint(Nest):
                 del self.objects[name]
             raise
 
+    def __copy__(self) -> Checkpoint:
+        """Another checkpoint of the same objects, to which others can be added, with a counter that goes on from here."""
+        other = type(self)(**self.objects)
+        other.save_counter = self.save_counter
+        return other
+
     def __delattr__(self, name: str) -> None:
         if name not in self.objects:
             raise AttributeError(f"This checkpoint has no object {name!r} that could be deleted.")

@@ -25,6 +25,7 @@ from simdist.checkpoint.writing import forget, under_way
 from simdist.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.base import Engine
 from simdist.trace.atomic_file import remove_leftovers
+from simdist.uncopied import Uncopied
 
 __all__ = ["CheckpointManager"]
 
@@ -37,7 +38,9 @@ class StepCounter(Protocol):
     def numpy(self) -> Any: ...
 
 
-class CheckpointManager:
+class CheckpointManager(
+    Uncopied, why="both would keep one list of files.", instead="Make another one of the same directory, which goes on where this one is."
+):
     """Saves checkpoints ``directory/checkpoint_name-N``, and removes the oldest.
 
     A new manager of the same directory goes on where the last one was: with its numbers, and its list. Several at the same time each remove

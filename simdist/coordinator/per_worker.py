@@ -22,6 +22,7 @@ from simdist.program.tracing import active_tracer
 from simdist.runtime.work import Worker
 from simdist.strategies.base import Strategy
 from simdist.strategies.distributed_from_function import DistributedFromFunction
+from simdist.uncopied import Uncopied
 
 __all__ = ["PerWorker", "PerWorkerDataset", "PerWorkerIterator", "PerWorkerResource", "PipelineNumber"]
 
@@ -35,7 +36,7 @@ PipelineNumber: TypeAlias = int | str
 """What identifies a pipeline, whichever worker has it."""
 
 
-class PerWorker(Generic[T]):
+class PerWorker(Uncopied, Generic[T], instead="Make another one, of which each worker makes its own."):
     """Something that each worker makes for itself when it first needs it.
 
     Args:

@@ -28,13 +28,19 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.interrupts import whole_block
 from simdist.program.restored_together import furthest
 from simdist.program.step_iterator import BatchSignature, StepIterator
+from simdist.uncopied import Uncopied
 
 __all__ = ["DatasetIterator"]
 
 READ_AHEAD = 32  # elements made at once where nobody can notice
 
 
-class DatasetIterator(StepIterator):
+class DatasetIterator(
+    Uncopied,
+    StepIterator,
+    why="its streams would go on with both.",
+    instead="Make another one with iter(dataset), and take it to the same place: other.load_state_dict(iterator.state_dict()).",
+):
     """The elements of a dataset, one after another.
 
     Made by ``iter(dataset)``. ``next`` gives nested numpy arrays; the engine uses `next_batch` and `peek`.

@@ -28,11 +28,18 @@ from simdist.program.arrays import Tree
 from simdist.program.per_replica import PerReplica, ReplicaArgument
 from simdist.program.step_iterator import BatchSignature, StepIterator, TimedIterator
 from simdist.program.tracing import active_tracer
+from simdist.uncopied import Uncopied
 
 __all__ = ["DistributedIterator", "ReplicaIterator"]
 
 
-class DistributedIterator(ReplicaArgument, ReplicaFeed):
+class DistributedIterator(
+    Uncopied,
+    ReplicaArgument,
+    ReplicaFeed,
+    why="its streams would go on with both.",
+    instead="Make another one with iter(dataset), and take it to the same place: other.load_state_dict(iterator.state_dict()).",
+):
     """One pass over a distributed dataset. Made by ``iter(distributed_dataset)``.
 
     ``next`` gives elements whose arrays are `PerReplica`; a step under @sd.function takes the iterator itself as an argument,

@@ -27,6 +27,14 @@ class WrappedAttributes:
 
     wrapped: KerasOptimizer | GradientTransformation
 
+    def __copy__(self) -> NoReturn:
+        """Refuse a copy that would change the same slots, and count in the same counter.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("A shallow copy of an sd.Optimizer would share its slots. Make another one, or copy.deepcopy() one not yet built.")
+
     @property
     def learning_rate(self) -> KerasVariable | ArrayLike:
         """That of the Keras optimizer: read it, assign to it between steps, or set it to a number or a schedule.

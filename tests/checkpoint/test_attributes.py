@@ -21,6 +21,16 @@ def test_an_object_is_an_attribute_of_its_name() -> None:
     assert copy.copy(checkpoint).v is v
 
 
+def test_a_copy_gets_objects_and_counts_of_its_own(tmp_path: Path) -> None:
+    checkpoint = sd.Checkpoint(Kept(2), v=sd.Variable(1.0))
+    checkpoint.save(tmp_path / "ckpt")
+    other = copy.copy(checkpoint)
+    other.w = sd.Variable(2.0)
+    other.save(tmp_path / "other")
+    assert set(checkpoint.objects) == {"root", "v"} and set(other.objects) == {"root", "v", "w"}
+    assert (checkpoint.save_counter, other.save_counter) == (1, 2)
+
+
 def test_an_attribute_that_is_set_later_is_saved_and_restored(tmp_path: Path) -> None:
     checkpoint = sd.Checkpoint()
     checkpoint.v = sd.Variable([1.0, 2.0])
