@@ -15,6 +15,7 @@ import numpy as np
 from simdist.ledger.batched import Batches
 from simdist.ledger.call_by_call import CallByCall
 from simdist.ledger.entry import Branch, Entry
+from simdist.ledger.failed_scans import warn_of_defect
 from simdist.ledger.heap import Heap
 from simdist.ledger.in_place import InPlace
 from simdist.ledger.pending import Pending
@@ -254,9 +255,15 @@ class ComputePlans:
     ) -> tuple[list[jax.Array], list[jax.Array], int] | None:
         """What a scan gives; None if it fails: call by call, an error says where in the run it happened, and stops only what needs it."""
         try:
-            return self.machine.run(entries, self.branches, self.files, noted, wait, buffers)
-        except Exception:
+            tables = self.machine.tables(self.branches)
+        except Exception:  # of a function of a dataset
             self.refuted |= self._kernels(entries)
+            return None
+        try:
+            return self.machine.run(entries, self.branches, self.files, tables, noted, wait, buffers)
+        except Exception as error:
+            self.refuted |= self._kernels(entries)
+            warn_of_defect(error, len(entries))
             return None
 
     def _equal_in(self, stacks: dict[Heap, HostArray], register: int, tables: Mapping[int, Arrays]) -> bool:

@@ -49,6 +49,7 @@ class Machine:
         entries: Sequence[Entry],
         branches: Sequence[Branch],
         files: dict[BundleType, RegisterFile],
+        tables: list[tuple[jax.Array, ...]],
         noted: Sequence[BaseException] = (),
         wait: bool = True,
         buffers: Sequence[Array] = (),
@@ -59,6 +60,7 @@ class Machine:
             entries: at least one.
             branches: the ledger's.
             files: the ledger's.
+            tables: as `tables` gave them.
             noted: asks for a stop at the end of a chunk, as soon as there is something in it.
             wait: until all is computed; otherwise the results are promises, which may fail later.
             buffers: of the tables of all chains; they are overwritten.
@@ -67,7 +69,6 @@ class Machine:
             The new stacks, one a heap, the new buffers, and how many of the entries they are computed from.
         """
         program, layout = self._program(branches, files)
-        tables = [self._table(branch) for branch in branches]
         stacks = [heap.copied(loose) for heap, loose in _loose(files).items()]
         carried = stacks, [jnp.asarray(buffer) for buffer in buffers]
         instructions = layout.encode(entries[:CHUNK])
@@ -82,6 +83,10 @@ class Machine:
         # A computation that fails after its call fails here, and not at its first reader.
         stacks, found = jax.block_until_ready(carried) if wait else carried
         return stacks, found, done
+
+    def tables(self, branches: Sequence[Branch]) -> list[tuple[jax.Array, ...]]:
+        """The columns of the data that each branch reads; a function of a dataset may be called to make them, and may raise."""
+        return [self._table(branch) for branch in branches]
 
     def _table(self, branch: Branch) -> tuple[jax.Array, ...]:
         table = branch.table

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 import pytest
 
-from simdist.ledger import plans
+from simdist.ledger import failed_scans, plans
 from simdist.ledger.entry import Entry
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.plans import ComputePlans
@@ -83,3 +84,45 @@ def test_a_short_stretch_is_scanned_where_the_scan_is_compiled_already(monkeypat
     assert scanned == [700 - plans.TRIAL, 300]
     assert ledger.compilations == 1
     assert float(ledger.arrays(bundle)[0][0]) == 1_400
+
+
+def failing(error: Exception) -> Ledger:
+    """A ledger whose scans fail."""
+    ledger = Ledger("replay")
+
+    def run(*args: object) -> None:
+        raise error
+
+    ledger.plans.machine.run = run  # type: ignore[method-assign]
+    return ledger
+
+
+def look(ledger: Ledger) -> float:
+    """The first number after 70 additions of 1."""
+    site, bundle = ledger.site(add(1.0), [ONE], [ONE]), Bundle.of([START])
+    for _ in range(70):
+        (bundle,) = ledger.call(site, [bundle])
+    return float(ledger.arrays(bundle)[0][0])
+
+
+def test_a_scan_that_fails_by_our_own_error_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failed_scans, "_warned", [])
+    with pytest.warns(RuntimeWarning, match=r"scan \(ValueError: zip.*\), which is a defect .* same numbers"):
+        assert look(failing(ValueError("zip() argument 2 is longer"))) == 70
+    assert look(failing(ValueError("again"))) == 70
+
+
+@pytest.mark.parametrize("error", [MemoryError(), jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")])
+def test_a_scan_that_fails_as_users_can_make_it_fail_is_computed_without_a_word(error: Exception) -> None:
+    ledger = failing(error)
+    assert look(ledger) == 70 and ledger.plans.refuted
+
+
+def test_data_that_cannot_be_read_for_a_scan_are_no_defect() -> None:
+    ledger = Ledger("replay")
+
+    def tables(branches: object) -> list[tuple[jax.Array, ...]]:
+        raise ValueError("of the function of a dataset")
+
+    ledger.plans.machine.tables = tables  # type: ignore[method-assign]
+    assert look(ledger) == 70 and ledger.plans.refuted
