@@ -55,6 +55,7 @@ from simdist.strategies.one_device import OneDeviceStrategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.tpu import TPUStrategy
+from simdist.strategies.values_from_function import ValueContext
 from simdist.strategies.worker_copies import get_current_worker_index
 from simdist.training.sidecar import SidecarEvaluator
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
@@ -148,6 +149,7 @@ __all__ = [
     "TPUStrategy",
     "TerminationConfig",
     "TextVectorization",
+    "ValueContext",
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",

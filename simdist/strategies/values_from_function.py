@@ -22,6 +22,10 @@ class ValueContext:
     Args:
         replica_id_in_sync_group: from 0.
         num_replicas_in_sync: how many take a step together.
+
+    Example:
+        >>> ValueContext(replica_id_in_sync_group=1, num_replicas_in_sync=4)
+        ValueContext(replica_id_in_sync_group=1, num_replicas_in_sync=4)
     """
 
     replica_id_in_sync_group: int = 0
