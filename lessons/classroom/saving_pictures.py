@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from IPython.display import Image
     from matplotlib.axes import Axes
 
-__all__ = ["parting_picture", "progress_picture", "standstill_picture", "stretch_picture"]
+__all__ = ["parting_picture", "progress_picture", "standard_error", "standstill_picture", "stretch_picture"]
 
 BAR_HEIGHT = 0.62
 LONG = 0.65  # part of the longest bar
@@ -147,10 +147,10 @@ def draw_parts(panel: Axes, parts: Mapping[str, Mapping[float, float]]) -> None:
 
 
 def standard_error(runs: Sequence[float]) -> float:
-    """How far the mean of some runs may be from that of all.
+    """How far the mean of some runs may be from that of all; of one run nobody knows: NaN.
 
     Example:
         >>> round(standard_error([1.0, 3.0]), 6)
         1.0
     """
-    return float(np.std(runs, ddof=1) / np.sqrt(len(runs)))
+    return float(np.std(runs, ddof=1) / np.sqrt(len(runs))) if len(runs) > 1 else float("nan")

@@ -42,15 +42,15 @@ def run(lesson: str, names: dict[str, Any], *steps: Step) -> None:
 def test_second_run_of_the_training_of_lesson_00_is_a_first_one(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     training: Step = (16, {"epochs=4": "epochs=1"})
-    run("00", names, 1, (3, {"seed=0": 'seed=0, numerics="off"'}), 7, 9, 13, 15, training)
+    run("00", names, 1, (3, {'"ps": 2}, seed=0': '"ps": 3}, seed=0, numerics="off"'}), 7, 9, 13, 15, training)
     end_s = names["cluster"].now
     run("00", names, training)
     assert names["cluster"].now == end_s
     capsys.readouterr()
     run("00", names, 27, 28, 29)
     printed = capsys.readouterr().out
-    assert "each of the 60 updates counts twice" in printed
-    assert sum(map(int, re.findall(r"^(\d+) updates missed", printed, re.MULTILINE))) == 2 * 60
+    assert "each of the 60 updates counts once on each of ps:0, ps:1, ps:2:" in printed
+    assert sum(map(int, re.findall(r"^(\d+) updates missed", printed, re.MULTILINE))) == 3 * 60
 
 
 def test_queue_of_lesson_01_decides_the_same_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +59,20 @@ def test_queue_of_lesson_01_decides_the_same_again(capsys: pytest.CaptureFixture
     capsys.readouterr()
     run("01", names, 24, 24)
     printed = capsys.readouterr().out.splitlines()
-    assert printed == ["late reply of worker:0: ignored", "reply of worker:1: ['resolve 0', 'dispatch 1']"] * 2
+    assert printed == ["reply of worker:0 for 0: ignored", "reply of worker:1 for 0: ['resolve 0', 'dispatch 1']"] * 2
+
+
+def test_queue_of_lesson_01_takes_other_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("01", names, 1, 20, (21, {'    ("worker_down", "worker:0"),\n': ""}))
+    capsys.readouterr()
+    run("01", names, 24)
+    assert capsys.readouterr().out.splitlines() == ["reply of worker:0 for 0: ['resolve 0']", "reply of worker:1 for 1: ['resolve 1']"]
+
+
+def test_lesson_02_counts_on_more_replicas_than_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    run("02", {}, 1, 3, (10, {"devices=4": "devices=12"}), 12)
+    assert "mean of the replicas' largest numbers: 3.75" in capsys.readouterr().out  # 45 / 12
 
 
 @pytest.mark.slow
@@ -85,6 +98,8 @@ def test_lesson_04_counts_the_steps_that_were_taken(capsys: pytest.CaptureFixtur
     assert float(sent[0]) == pytest.approx(4 / 3 * 19.24, rel=0.01)
     assert "killed after step  7: last loss" in printed
     assert "no crash, done before step 30: last loss" in printed
+    run("04", names, (18, {'"worker": 3': '"worker": 1'}))
+    assert "RING: workers 0 to 0 send 0.0 kB a step; 20 steps take" in capsys.readouterr().out
 
 
 def test_lesson_06_looks_at_all_servers_and_at_the_shards_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +132,9 @@ def test_lesson_07_says_who_died_and_which_closure_was_given_away(capsys: pytest
     assert "s in place of 12.48" in capsys.readouterr().out
     run("07", names, (34, {"range(12)": "range(6)"}))
     assert "s in place of 6.24" in capsys.readouterr().out
+    del names["pages_picture"]
+    run("07", names, 1, (15, {"closures=12": "closures=1"}), 17, 18)
+    assert "Marks of closure 1, left and right: it is 2, 1." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -134,8 +152,9 @@ def test_formula_of_lesson_08_fits_other_jobs(job: dict[str, str], loads: dict[s
 def test_table_of_lesson_12_counts_from_the_moment_of_the_fault(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     run("12", names, 1, (3, {"AT_S = 0.0099": "AT_S = 0.0150", "epochs=6": "epochs=3"}))
-    names |= {"crash": {"kind": "crash", "task": "worker:1"}, "back": None}
-    run("12", names, (17, {"table_of(\n    {": "dict(\n    {"}))
+    names |= {"crash": {"kind": "crash", "task": "worker:1"}, "back": {"restart_after": 0.005}}
+    run("12", names, (17, {"table_of(\n    {": "made = dict(\n    {"}))
+    assert "crash, back after 5 ms" in names["made"]
     names["table_of"]({"crash": names["crash"]})
     assert re.search(r"^crash +0\.00005 s ", capsys.readouterr().out, re.MULTILINE)
 
@@ -148,6 +167,11 @@ def test_the_rule_of_lesson_05_is_that_of_other_stragglers(capsys: pytest.Captur
     for by_the_rule, on_the_cluster in re.findall(r"^staleness \d +(\S+) +(\S+)$", printed, re.MULTILINE):
         assert float(by_the_rule) == pytest.approx(float(on_the_cluster), rel=0.05)
     assert "(rule: 1 / 3 s)" in printed and re.search(r"^no bound +0.333", printed, re.MULTILINE)
+
+
+def test_one_worker_of_lesson_05_has_no_momentum(capsys: pytest.CaptureFixture[str]) -> None:
+    run("05", {}, 1, 3, (12, {"(4, 8, 16)": "(1,)", "10_000": "500"}), 14)
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["1", "0.0000", "0.0000", "0.4000", "0.4000"]
 
 
 def test_lesson_06_names_the_cluster_that_it_has_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,12 +193,23 @@ def test_lesson_09_marks_the_crash_where_it_was(monkeypatch: pytest.MonkeyPatch)
     assert marked == [{"worker:1 dies": 5.0}]
 
 
+@pytest.mark.slow
+def test_lesson_09_resumes_after_any_number_of_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    run("09", names, 1, (3, {"STEPS = 40": "STEPS = 3"}), 11, 12)
+    assert "and 3 steps later: " in capsys.readouterr().out
+    assert names["apart"].pop("nothing") == 0 and min(names["apart"].values()) > 0
+
+
 def test_lesson_09_says_where_nobody_has_died(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     run("09", names, 1, (16, {"(10.3, 10.7, 12.0, 20.9, 21.3, 21.55)": "(10.3, 30.0)"}))
     died, lived = capsys.readouterr().out.splitlines()
     assert died.startswith("dies at 10.30 s: ") and died.endswith("ended at 32.9 s, with 2 saves")
     assert lived.startswith("over by 30.00 s: ") and lived.endswith("ended at 21.6 s, with 2 saves")
+    run("09", names, (18, {"writes=2": "writes=3"}))
+    printed = capsys.readouterr().out
+    assert printed.index("write 3 of ckpt-2 was torn") < printed.index("ckpt-2 was not written")
 
 
 def test_lesson_09_names_the_work_and_the_seeds_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,6 +218,8 @@ def test_lesson_09_names_the_work_and_the_seeds_that_it_has(capsys: pytest.Captu
     printed = capsys.readouterr().out
     assert len(re.findall(r"^(?:InFiles|OnDisk) .* s for 200 s of work, crashes: 0$", printed, re.MULTILINE)) == 2
     assert "measured, 2 seeds" in printed
+    run("09", names, (35, {"range(20)": "range(1)"}))
+    assert capsys.readouterr().out.count("+- nan") == 5
 
 
 def test_lesson_10_counts_the_epochs_that_there_were(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,6 +235,19 @@ def test_picture_of_lesson_13_names_its_market() -> None:
     names["progress_picture"] = lambda title, progress: titles.append(title)
     run("13", names, 19)
     assert titles == ["Each machine is taken every 1.5 minutes, on average"]
+    names["BETWEEN_S"] = None
+    run("13", names, 19)
+    assert titles[1] == "Each machine is taken never"
+
+
+def test_notices_of_lesson_13_may_all_be_too_short_at_any_moments(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"saves_in_time": None}
+    run("13", names, 1, 7)
+    names["run"] = lambda program, fault, steps: (None, 10, "digest")
+    run("13", names, (8, {"4.2": "2.0", "20.9, 22.4": "20.5, 21.5, 22.0"}))
+    printed = capsys.readouterr().out
+    assert "Each of these notices is too short" in printed
+    assert "if the notice comes   at 20.5 s   at 21.5 s   at 22 s\n" in printed
 
 
 def test_lesson_02_compares_the_devices_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:

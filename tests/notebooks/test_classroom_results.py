@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from classroom import evaluations, spot
+from classroom import bits, evaluations, spot, tally
 from classroom.failures import error_shown
 from classroom.lesson_03a import print_contents
 from classroom.schedules import all_reduce_anomalies, contributions
@@ -103,3 +104,14 @@ def test_error_shown_lets_an_interrupt_through() -> None:
 def test_outcome_of_what_there_is_not_is_refused(outcome: Any, arguments: tuple[Any, ...], words: str) -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match=words):
         outcome(*arguments)
+
+
+def test_loss_of_the_small_training_is_that_of_all_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[np.ndarray] = []
+    monkeypatch.setattr(bits, "digest_of", lambda arrays: learned.extend(arrays) or "digest")
+    cluster = tally.make_cluster()
+    cluster.faults.crash("worker:1", at=0.5)  # for good: the last closure has another batch
+    _, loss = bits.train_digits(cluster, mode="sync")
+    scores = bits.images @ learned[0] + learned[1]
+    of_labels = scores[np.arange(len(scores)), bits.labels]
+    assert loss == pytest.approx(float(np.mean(np.log(np.exp(scores).sum(axis=1)) - of_labels)), rel=1e-5)
