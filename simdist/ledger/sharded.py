@@ -120,8 +120,10 @@ class ShardedBatches(Batches):
 
     def together(self, rows: Sequence[Arrays]) -> Sequence[Array]:
         """Each lane goes to its device and is stacked there: the whole never lies on one device, which need not have room for it."""
-        if self.on_host or on_host_alone(rows):
+        if on_host_alone(rows):
             return super().together(rows)
+        if self.on_host:  # whose memory all of them share
+            return jax.device_put(list(self.pooled(rows)), self.sharding)
         each = len(rows) // len(self.devices)
         sent = jax.device_put(list(rows), [self.devices[lane // each] for lane in range(len(rows))])
         shards = [put_together_on_device(sent[start : start + each]) for start in range(0, len(rows), each)]
@@ -132,7 +134,8 @@ class ShardedBatches(Batches):
         return jax.make_array_from_single_device_arrays((first[0] * len(shards), *first[1:]), self.sharding, shards)
 
     def pooled(self, rows: Sequence[Arrays]) -> Sequence[Array]:
-        return super().pooled(rows if self.on_host else jax.device_put(list(rows), self.first_device))
+        # A user may have assigned arrays that lie on several devices.
+        return super().pooled(rows if on_host_alone(rows) else jax.device_put(list(rows), self.first_device))
 
     def gathered(self, stack: Sequence[Array], rows: HostArray) -> Sequence[jax.Array]:
         """Some rows of each leaf, each on its lane's device."""

@@ -125,6 +125,23 @@ def assigned_from_elsewhere() -> list[float]:
     return np.asarray(v.numpy()).tolist()
 
 
+def apart() -> list[list[float]]:
+    """Each replica goes on with a value of its own, which an entry of its own has computed on the first device."""
+    strategy = on_cluster(2)
+    with strategy.scope():
+        v, w = sd.Variable(np.zeros(2, np.float32)), sd.Variable(np.ones(2, np.float32))
+
+    def change() -> None:
+        v.assign(v.value * 2 + sd.get_replica_context().replica_id_in_sync_group)
+
+    found: list[list[float]] = []
+    for _ in range(2):
+        strategy.run(change)
+        strategy.local_results(v)
+        found += [np.asarray(value).tolist() for value in strategy.local_results(strategy.run(lambda: v.value * 2 + w.value))]
+    return found
+
+
 def refused(make: Callable[[], Any]) -> str:
     try:
         make()
@@ -144,6 +161,7 @@ def everything(names: list[str]) -> dict[str, Any]:
         },
         "fit": [fitted(on_all()), fitted(sd.OneDeviceStrategy())],
         "elsewhere": assigned_from_elsewhere(),
+        "apart": apart(),
         "alone": sd.MirroredStrategy(devices=devices[2:3]).cluster.numerics,
         "debugged": debugged.cluster.numerics,
         "fresh": [device.id for device in fresh.devices] if isinstance(fresh, ShardedBatches) else None,

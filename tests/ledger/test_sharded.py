@@ -102,6 +102,10 @@ def test_value_of_another_device_can_be_assigned(found: Any) -> None:
     assert found["elsewhere"] == [3.0, 3.0]
 
 
+def test_values_that_replicas_have_of_their_own_go_to_their_devices(found: Any) -> None:
+    assert found["apart"] == [[1.0, 1.0], [3.0, 3.0], [1.0, 1.0], [7.0, 7.0]]
+
+
 def test_one_device_and_debugging_fall_back_to_the_default(found: Any) -> None:
     assert (found["alone"], found["debugged"]) == ("deferred", "eager")
 
