@@ -4,13 +4,14 @@ A group is a number here, the index of its state in each of the lists. A read of
 an update makes the next one. A crash loses the copies of one task; with the last copy the version is lost.
 
 Groups may be joined while steps run that were linked before: their reads of an old group are taken out of the new one, and their
-updates are put back into it.
+updates are put back into it. They go on with the numbers of the old group, so that what they have read and what they make can be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import jax
 
@@ -20,6 +21,20 @@ from simdist.program.values import Bundle, BundleType
 from simdist.variables.state import Group, task_of
 
 __all__ = ["GroupStates"]
+
+
+class Joined(NamedTuple):
+    """Where the cells of a group are that was joined with others.
+
+    Attributes:
+        group: the new one.
+        positions: of the cells in it.
+        changes: how often the old group had been changed; the new one is counted from 0.
+    """
+
+    group: int
+    positions: list[int]
+    changes: int
 
 
 class GroupStates:
@@ -36,7 +51,7 @@ class GroupStates:
         versions: how often each was changed.
         devices: the devices that hold each.
         groups: which they are.
-        joined: where the cells of a group are that was joined with others: the new group, and their positions there.
+        joined: where the cells of a group are that was joined with others.
     """
 
     def __init__(
@@ -55,7 +70,7 @@ class GroupStates:
         self.devices: list[tuple[str, ...]] = []
         self._holders: list[frozenset[str]] = []  # the same devices; a step asks each replica's, however many there are
         self.groups: list[Group] = []
-        self.joined: dict[int, tuple[int, list[int]]] = {}
+        self.joined: dict[int, Joined] = {}
 
     def add(self, group: Group, arrays: Sequence[Array]) -> int:
         self.bundles.append(Bundle.of(arrays))
@@ -75,13 +90,14 @@ class GroupStates:
         self.lie_at(number, self.devices[pieces[0][0]])
         new_position = {piece: position for position, piece in enumerate(pieces)}
         for old in {old for old, _ in pieces}:
-            self.joined[old] = number, [new_position[old, position] for position in range(len(self.bundles[old].avals))]  # pyright: ignore[reportOptionalMemberAccess]
+            positions = [new_position[old, position] for position in range(len(self.bundles[old].avals))]  # pyright: ignore[reportOptionalMemberAccess]
+            self.joined[old] = Joined(number, positions, self.versions[old])
         self._changed(group.task)
         return number
 
     def joint(self, number: int) -> int:
         """The group that has the cells of this one now: itself, where it was not joined."""
-        return self.joint(self.joined[number][0]) if number in self.joined else number
+        return self.joint(self.joined[number].group) if number in self.joined else number
 
     def present(self, number: int) -> Bundle:
         """The present version of a group.
@@ -97,8 +113,9 @@ class GroupStates:
         return bundle
 
     def version(self, number: int) -> int:
-        """The number of changes of a group."""
-        return self.versions[self.joint(number)]
+        """The number of changes of a group; of one that was joined, before and after that."""
+        joined = self.joined.get(number)
+        return self.versions[number] if joined is None else joined.changes + self.version(joined.group)
 
     def put(self, number: int, bundle: Bundle) -> int:
         """Make this the present version of a group; return its number."""
@@ -110,13 +127,13 @@ class GroupStates:
 
     def _taken_out(self, old: int) -> Bundle:
         """The part of a joined group that was a group of its own."""
-        number, positions = self.joined[old]
+        number, positions, _ = self.joined[old]
         whole = self.present(number)
         kernel = kernel_of("part of a group", lambda *arrays: [arrays[position] for position in positions], whole.avals)
         return self.call(kernel, [whole], kernel.out_avals)
 
     def _put_back(self, old: int, part: Bundle) -> int:
-        number, positions = self.joined[old]
+        number, positions, before = self.joined[old]
         whole = self.present(number)
 
         def merge(*arrays: jax.Array) -> list[jax.Array]:
@@ -126,7 +143,7 @@ class GroupStates:
             return state
 
         kernel = kernel_of("part of a group changed", merge, [*whole.avals, *part.avals])
-        return self.put(number, self.call(kernel, [whole, part], whole.avals))
+        return before + self.put(number, self.call(kernel, [whole, part], whole.avals))
 
     def hold(self, device: str, name: str, size_bytes: int) -> None:
         self._hold(device, name, size_bytes)

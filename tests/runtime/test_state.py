@@ -71,6 +71,18 @@ def test_an_update_of_an_old_group_is_kept_however_often_it_was_joined(groups: G
     assert groups.states.version(first) == 2
 
 
+def test_an_old_group_counts_its_changes_on_however_often_it_was_joined(groups: Groups) -> None:
+    cells = [groups.cell(value) for value in (1, 2, 3)]
+    first = cells[0].group.number
+    assert [groups.put(first, value) for value in (5, 6)] == [1, 2]
+    pair = groups.layout.join(cells[:2]).number
+    assert [groups.put(first, 7), groups.put(pair, 8, 9)] == [3, 2]
+    three = groups.layout.join(cells).number
+    assert [groups.states.version(number) for number in (first, pair, three)] == [4, 2, 0]
+    assert [groups.put(first, 10), groups.put(pair, 11, 12), groups.put(three, 1, 2, 3)] == [5, 4, 3]
+    assert [groups.states.version(number) for number in (first, pair, three)] == [7, 5, 3]
+
+
 def test_both_of_two_updates_on_their_way_are_kept(groups: Groups) -> None:
     one, two = groups.cell(1), groups.cell(2)
     old = one.group.number, two.group.number
