@@ -56,7 +56,8 @@ def test_each_kernel_has_a_price_and_a_site_at_its_number(scene: Scene) -> None:
     priced = scene.prices.of(linked)
     found = kernels(linked)
     assert [op.number for op in found] == list(range(len(found)))
-    assert priced.costs == [cost_of(op.kernel) for op in found]
+    figures = [(cost.flops, cost.bytes_moved, cost.seconds) for cost in map(cost_of, [op.kernel for op in found])]
+    assert [(cost.flops, cost.bytes_moved, cost.seconds) for cost in priced.costs] == figures
     assert [site.kernel for site in priced.sites] == [op.kernel for op in found]
     assert priced.early == [()] * len(found)
 
