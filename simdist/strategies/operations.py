@@ -51,6 +51,11 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
         """The number of replicas that compute one step together."""
         return 1
 
+    @property
+    def has_several_replicas(self) -> bool:
+        """Whether several replicas take steps together; one that is away, and may come back, counts."""
+        return self.num_replicas_in_sync > 1
+
     # -- running --------------------------------------------------------------------------------------------------
 
     def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, options: Any = None) -> Any:
@@ -75,7 +80,7 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
         if options is not None:
             raise InvalidArgumentError(f"options={options!r}: there is nothing to choose about strategy.run here; leave it out.")
         context.require_cross_replica("strategy.run")
-        if active_tracer() is None and self.num_replicas_in_sync > 1:
+        if active_tracer() is None and self.has_several_replicas:
             if isinstance(fn, StepFunction):
                 return self.run_step(self._steps_of_replicas.get(fn, lambda: self._step_of_replicas(fn)), (list(args), kwargs or {}), {})
             return self.eagerly(lambda: self.run(fn, args, kwargs), name_of_function(fn, "run"))

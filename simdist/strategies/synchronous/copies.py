@@ -23,7 +23,7 @@ COMBINE = {
 def place_copies(strategy: SteppingStrategy, variable: Variable, value: Array) -> Placement:
     """A copy of a new variable for every replica that this program drives."""
     store, members = strategy.store, strategy.local_members
-    if variable.synchronization is VariableSynchronization.ON_READ and strategy.num_replicas_in_sync > 1:
+    if variable.synchronization is VariableSynchronization.ON_READ and strategy.has_several_replicas:
         cells = _replica_cells(strategy, variable, "metric")
         summed = variable.aggregation is VariableAggregation.SUM
         for rank, cell in zip(strategy.ranks, cells, strict=True):

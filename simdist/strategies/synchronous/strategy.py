@@ -82,6 +82,7 @@ class SynchronousStrategy(Strategy):
         self.replicas: Replicas = DrivenReplicas() if replicas is None else replicas
         self.replicas.attach(self, [self._member(rank, device) for rank, device in enumerate(self.replica_devices())])
         self._tasks_at_first = list(dict.fromkeys(member.task for member in self.members))
+        self._num_at_first = len(self.members)
         self.policy.attach(self)
         self.communication = GroupCommunication(
             self.engine, self.options, self.reducer_device, self.policy.backup_workers, self.policy.local_updates
@@ -113,6 +114,10 @@ class SynchronousStrategy(Strategy):
     @property
     def num_replicas_in_sync(self) -> int:
         return len(self.members)
+
+    @property
+    def has_several_replicas(self) -> bool:
+        return self._num_at_first > 1
 
     @property
     def members(self) -> list[Member]:

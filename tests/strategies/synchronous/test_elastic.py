@@ -69,6 +69,27 @@ def test_a_worker_that_comes_back_begins_with_no_residual() -> None:
     assert trained(False) == trained(True) == [-30.0, -3.0]
 
 
+def test_a_run_of_the_last_survivor_is_shared_with_the_worker_that_comes_back_in_it() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")
+    with strategy.scope():
+        v, optimizer = sd.Variable(0.0), sd.Optimizer(optax.sgd(1.0))
+    changes: list[float] = []
+    for number in range(4):
+        if number == 1:
+            cluster.faults.crash("worker:1", at=cluster.now, restart_after=0.5)
+        if number == 2:
+            with strategy.scope():
+                seen = sd.Variable(0.0, synchronization="on_read", aggregation="sum")
+            sd.sleep(3.0, cluster)
+        before = v.numpy()
+        strategy.run(lambda: optimizer.apply_gradients([(1.0, v)]))  # no step under sd.function
+        changes.append(float(v.numpy() - before))
+    assert (strategy.num_replicas_in_sync, changes) == (2, [-2.0, -1.0, -2.0, -2.0])
+    strategy.run(lambda: seen.assign_add(1.0))
+    assert seen.numpy() == 2.0
+
+
 # -- any moment -------------------------------------------------------------------------------------------------------
 
 ROWS = np.random.default_rng(3).normal(size=(24, 3)).astype(np.float32)
