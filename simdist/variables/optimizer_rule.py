@@ -139,15 +139,15 @@ class OptimizerRule(UpdateRule):
         return [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
 
     def _follow_variables(self, layout: Layout) -> None:
-        """Let the state go along with variables that have other cells than at the last update: copies that may differ from now on."""
+        """Let the state go along with variables that have other cells than at the last update: those of copies that may differ, or of other replicas."""
         self.renew()
         store, before = self.variables[0].placement.store, len(layout.groups)
         owners = dict.fromkeys(owner_of(cell) for cells in self._present_cells() for cell in cells)
         optimized = {owner: self._cells_of(owner) for owner in owners}
-        moved = MovedState(self.slot_optimizers, self.optimized, store.unseen_cells)
+        moved = MovedState(self.slot_optimizers, self.optimized, layout, store.unseen_cells)
         known = set(moved.cells)
         with jax.ensure_compile_time_eval():
-            taken = {owner: moved.taken_by(self._slot_optimizer(cells), owner, cells) for owner, cells in optimized.items()}
+            taken = {owner: moved.taken_by(self._slot_optimizer(cells, moved), owner, cells) for owner, cells in optimized.items()}
         try:
             for slot_optimizer in taken.values():
                 for cell, array in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True):
@@ -198,7 +198,7 @@ class OptimizerRule(UpdateRule):
         require_whole_or_elementwise(self.optimizer, renewed, [cell for _, cell in pairs])
         return renewed
 
-    def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]]) -> SlotOptimizer:
+    def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]], moved: MovedState | None = None) -> SlotOptimizer:
         pairs = [(self.variables[number], cell) for number, cell in cells]
         if not is_keras_optimizer(self.optimizer):
             assert isinstance(self.optimizer, GradientTransformation)
@@ -207,7 +207,11 @@ class OptimizerRule(UpdateRule):
         if self._begins_with_values is None:
             self._begins_with_values = begins_with_values(self.optimizer, self.variables)
         values = self._values(pairs) if self._begins_with_values else None
-        return keras_slot_optimizer(self.optimizer, pairs, lambda role: slots.first_value(role, cells), values)
+
+        def first_value(role: Role) -> Array | None:
+            return None if moved is not None and moved.has(role, cells) else slots.first_value(role, cells)
+
+        return keras_slot_optimizer(self.optimizer, pairs, first_value, values)
 
     def _optax_slot_optimizer(self, optimizer: GradientTransformation, pairs: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:
         try:

@@ -156,9 +156,10 @@ def _show(holder: KerasVariable, placement: Placement, layout: Layout) -> None:
         own = unplaced(holder.path, tuple(holder.shape), placement)
         if not any(library.adopt(holder, own) for library in libraries):
             raise FailedPreconditionError(f"No library in use knows the optimizer's variable {holder.path!r}, a {type(holder).__name__}.")
-    elif own.shape and own.placement.cells[0] not in placement.cells:
-        # Made in a scope before anybody trained: what it held has been taken over.
-        layout.drop(own.placement.cells)
+    elif own.shape or own.placement.spread == "replicas":
+        # Made in a scope before anybody trained, or for a replica that has come back: what they held has been taken over.
+        shown = set(placement.cells)
+        layout.drop([cell for cell in own.placement.cells if cell not in shown])
     own.synchronization, own.aggregation = VariableSynchronization.ON_WRITE, VariableAggregation.ONLY_FIRST_REPLICA
     own.placement = placement
 

@@ -270,14 +270,37 @@ class Layout:
         self.version += 1
         return group
 
+    def replace(self, old: Sequence[Cell], new: Sequence[Cell], array: Array) -> None:
+        """Store new cells in the memory of others, which are deleted.
+
+        Raises:
+            As `add`; the others are as they were then.
+        """
+        before, holders = len(self.groups), [(cell, self.versions.devices_of(cell.group.number)) for cell in old]
+        self.release(old)
+        try:
+            for cell in new:
+                self.add(cell, array)
+        except Exception:
+            self.take_back(before)
+            for cell, devices in holders:
+                for device in devices:
+                    self.versions.hold(device, cell.name, cell.aval.size_bytes)
+            raise
+        self._leave_out(old)
+
     def drop(self, cells: Sequence[Cell]) -> None:
         """Delete cells, and release their memory."""
         found = [cell for cell in cells if cell.group in self.groups and not cell.is_dropped]
         self.release(found)
-        for cell in found:
+        self._leave_out(found)
+
+    def _leave_out(self, cells: Sequence[Cell]) -> None:
+        """Let cells that hold no memory any more be no part of this layout."""
+        for cell in cells:
             cell.is_dropped = True
         # Beside others its place stays, because programs know the others by theirs.
-        for group in dict.fromkeys(cell.group for cell in found):
+        for group in dict.fromkeys(cell.group for cell in cells):
             if not group.kept:
                 self.groups.remove(group)
                 self.versions.forget(group.number)

@@ -91,3 +91,37 @@ def test_the_state_of_an_optax_rule_goes_along_and_what_is_left_behind_is_droppe
 
 def memory_of(strategy: sd.Strategy) -> list[int]:
     return [strategy.cluster.engine.memory(device).in_use_bytes for device in strategy.replica_devices()]
+
+
+@pytest.mark.parametrize(("number", "gone"), [(1, "worker:1"), (2, "worker:0")])
+@pytest.mark.parametrize("make", [lambda: plain.optimizers.Adam(RATE), lambda: optax.adam(RATE)], ids=["keras", "optax"])
+def test_the_state_of_copies_goes_on_where_a_replica_leaves_and_comes_back(make: Callable[[], Any], number: int, gone: str) -> None:
+    cluster = sd.Cluster({"worker": 3})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")
+    with strategy.scope():
+        variables = [sd.Variable(np.full(3, first, np.float32)) for first in (1.0, 2.0)]
+        optimizer = sd.Optimizer(make())
+    optimizer.build(variables)
+    alone, before = Alone(plain.optimizers.Adam(RATE)), list[int]()
+
+    def replica() -> None:
+        _, gradients = sd.value_and_grad(lambda: sum((v.value**2).sum() for v in variables), variables)()
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+    for step in range(6):
+        if step == 1:
+            for each, expected in zip(variables[:number], alone.variables, strict=False):
+                strategy.run(lambda each=each: each.assign(each.value * 0.5))
+                expected.assign(expected.value * 0.5)
+        if step == 2:
+            before = memory_of(strategy)
+            cluster.faults.crash(gone, at=cluster.now, restart_after=0.1)
+        if step == 4:
+            sd.sleep(5.0, cluster)
+        strategy.run(replica)
+        alone.optimizer.apply_gradients([(2 * strategy.num_replicas_in_sync * v.value, v) for v in alone.variables])
+        for found, expected in zip(variables, alone.variables, strict=True):
+            for copy in strategy.local_results(found):
+                np.testing.assert_allclose(copy, expected.value, rtol=2e-6)
+    assert strategy.num_replicas_in_sync == 3
+    assert memory_of(strategy) == before

@@ -46,10 +46,8 @@ def separate_copies(strategy: SteppingStrategy, variable: Variable) -> None:
     if placement.spread == "replicas" or len(strategy.local_members) == 1:
         return
     value = strategy.store.cell_value(variable, placement.cells[0])
-    strategy.store.layout.release(placement.cells)
     cells = _replica_cells(strategy, variable)
-    for cell in cells:
-        strategy.store.layout.add(cell, value)
+    strategy.store.layout.replace(placement.cells, cells, value)
     placement.cells, placement.spread, placement.combine = cells, "replicas", "first"
 
 
