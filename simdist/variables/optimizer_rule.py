@@ -139,7 +139,7 @@ class OptimizerRule(UpdateRule):
         return [(number, cell) for number, v in enumerate(self.variables) for cell in v.placement.cells if owner_of(cell) == owner]
 
     def _follow_variables(self, layout: Layout) -> None:
-        """Let the state go along with variables that have other cells than at the last update: copies that may differ, or other replicas."""
+        """Let the state go along with variables that have other cells than at the last update: copies that may differ, other replicas."""
         self.renew()
         store, before = self.variables[0].placement.store, len(layout.groups)
         owners = dict.fromkeys(owner_of(cell) for cells in self._present_cells() for cell in cells)
