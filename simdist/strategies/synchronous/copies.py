@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array
+from simdist.program.operations import Program, Update
 from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
+from simdist.variables.handles import variable_of
 from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 
-__all__ = ["place_copies", "separate_copies"]
+__all__ = ["place_copies", "require_common_updates", "separate_copies"]
 
 COMBINE = {
     VariableAggregation.NONE: "none",
@@ -49,6 +52,27 @@ def separate_copies(strategy: SteppingStrategy, variable: Variable) -> None:
     cells = _replica_cells(strategy, variable)
     strategy.store.layout.replace(placement.cells, cells, value)
     placement.cells, placement.spread, placement.combine = cells, "replicas", "first"
+
+
+def require_common_updates(program: Program) -> None:
+    """Refuse to train copies that may differ where a step does not wait for all: the copy of a replica that is given up would stay behind.
+
+    Raises:
+        InvalidArgumentError: an optimizer changes such copies.
+    """
+    trained = [
+        variable_of(handle)
+        for op in program.operations
+        if isinstance(op, Update) and not isinstance(op.rule, str)
+        for handle in op.variables
+    ]
+    names = [variable.name for variable in trained if variable.placement.spread == "replicas"]
+    if names:
+        raise InvalidArgumentError(
+            f"Replicas have assigned values of their own to {', '.join(names)}, and with backup_workers a step does not wait for all of "
+            "them: the copy of a replica that is given up would miss the update. Make the variable with aggregation=MEAN, assign to "
+            "it outside of strategy.run, or leave backup_workers out."
+        )
 
 
 def _replica_cells(strategy: SteppingStrategy, variable: Variable, kind: str = "parameter") -> list[Cell]:

@@ -38,7 +38,7 @@ from simdist.strategies.communication import CommunicationOptions, GroupCommunic
 from simdist.strategies.ownership import require_own
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous.alone import StepsAlone
-from simdist.strategies.synchronous.copies import place_copies, separate_copies
+from simdist.strategies.synchronous.copies import place_copies, require_common_updates, separate_copies
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.policies import EveryReplica
 from simdist.strategies.synchronous.protocols import Axes, Replicas, StepPolicy
@@ -88,7 +88,13 @@ class SynchronousStrategy(Strategy):
             self.engine, self.options, self.reducer_device, self.policy.backup_workers, self.policy.local_updates
         )
         self.replicas.join(self.communication)
-        self.programs = StepPrograms(self.store.layout, lambda program: require_own(self, program))
+        self.programs = StepPrograms(self.store.layout, self._require_program)
+
+    def _require_program(self, program: Program) -> None:
+        """Refuse a program that this strategy cannot run."""
+        require_own(self, program)
+        if self.policy.backup_workers:
+            require_common_updates(program)
 
     # -- who takes part -------------------------------------------------------------------------------------------
 

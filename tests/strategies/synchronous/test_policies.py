@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -133,6 +134,18 @@ def backed(slow: str) -> Any:
     cluster = sd.Cluster({"worker": 4})
     cluster.faults.slow(slow, 50.0, at=0.0)
     return sd.MultiWorkerMirroredStrategy(cluster, backup_workers=1)
+
+
+def test_copies_that_replicas_have_assigned_are_not_trained_without_some_of_them() -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 3}), backup_workers=1)
+    with strategy.scope():
+        v, optimizer = sd.Variable(8.0, name="v"), sd.Optimizer(optax.sgd(1.0))
+    step = sd.function(lambda: strategy.run(lambda: optimizer.apply_gradients([(1.0, v)])))
+    step()
+    strategy.run(lambda: v.assign(v.value * 0.5))
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"values of their own to v, and with backup_workers .* would miss the update"):
+        step()
+    assert strategy.local_results(v) == (2.5, 2.5, 2.5)
 
 
 @pytest.mark.parametrize("slow", [0, 2])
