@@ -10,6 +10,7 @@ import numpy as np
 
 import simdist as sd
 from classroom.answers import a_function, a_whole_number
+from classroom.calls import called_in_main
 from classroom.exercise import Exercise, NotAnswered
 from classroom.sharding import rows_read, sharding_problem
 from classroom.values import described
@@ -106,7 +107,7 @@ def reads_blocks(dataset_fn: Callable[..., Any]) -> str | None:
     strange: list[Any] = []
 
     def dataset_of(context: Any) -> sd.Dataset:
-        dataset = dataset_fn(context)
+        dataset = called_in_main(dataset_fn, context)
         if dataset is ...:
             raise NotAnswered
         if isinstance(dataset, sd.Dataset):

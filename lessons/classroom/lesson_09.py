@@ -11,6 +11,7 @@ import numpy as np
 
 import simdist as sd
 from classroom.answers import a_function, a_number
+from classroom.calls import called_in_main
 from classroom.checkpoints import Training, slow_cluster
 from classroom.exercise import Exercise, NotAnswered
 from classroom.values import described
@@ -209,6 +210,7 @@ SAVES_S = 5  # seconds of work between two attempts to save
 MOST_REPEATED = 5
 CRASH_S = 52.0
 MOST_FAILED = 20  # saves at one moment; each takes a part of a real second
+MOST_FAILED_IN_ALL = 200  # by one main: the disk is full for 12 s, and torn three times
 MOST_SAVED = 60  # by one main: as often as there are steps
 
 
@@ -220,19 +222,19 @@ def break_the_disk(cluster: sd.Cluster) -> None:
 
 
 class EndlessSavingError(Exception):
-    """The same save was tried again and again, and no time passed; or the program saved far more often than it took steps."""
+    """A save was tried again and again, and no time passed, or little; or the program saved far more often than it took steps."""
 
 
 class WatchedManager(sd.CheckpointManager):
-    """Counts the saves that fail at one moment, where no time passes, and those that succeed: a loop of either may not end."""
+    """Counts the saves that fail, those at one moment and all, and those that succeed: a loop of either may not end, or not soon."""
 
     def __init__(self, cluster: sd.Cluster, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.cluster = cluster
-        self.failed, self.failed_at_s, self.saved, self.is_endless = 0, -1.0, 0, False
+        self.failed, self.failed_at_s, self.failed_in_all, self.saved, self.endless = 0, -1.0, 0, 0, ""
 
     def save(self, *args: Any, **options: Any) -> Any:
-        if self.is_endless:
+        if self.endless:
             return None
         if self.saved == MOST_SAVED:
             raise EndlessSavingError(
@@ -246,10 +248,14 @@ class WatchedManager(sd.CheckpointManager):
             now = self.cluster.now
             self.failed = self.failed + 1 if now == self.failed_at_s else 1
             self.failed_at_s = now
-            if self.failed < MOST_FAILED:
+            self.failed_in_all += 1
+            if self.failed < MOST_FAILED and self.failed_in_all < MOST_FAILED_IN_ALL:
                 raise
         # No error could end a loop that catches all of them.
-        self.is_endless = True
+        often = f"the same save failed {MOST_FAILED} times in one virtual moment: sleep"
+        if self.failed < MOST_FAILED:
+            often = f"{MOST_FAILED_IN_ALL} saves have failed: sleep longer"
+        self.endless = f"{often} between attempts, or give up until the next one."
         return None
 
 
@@ -277,16 +283,14 @@ def run_job(function: Callable[..., Any]) -> tuple[int, int]:
             sd.sleep(1.0)
             done.assign(np.full(1000, steps + 1, np.float32))
             taken.append(cluster.now)
-            if (steps + 1) % SAVES_S == 0 and function(manager) is ...:
+            if (steps + 1) % SAVES_S == 0 and called_in_main(function, manager) is ...:
                 raise NotAnswered
 
     break_the_disk(cluster)
     run = cluster.launch(main, restart="always")
     run.join()
-    if any(manager.is_endless for manager in managers):
-        raise EndlessSavingError(
-            f"the same save failed {MOST_FAILED} times in one virtual moment: sleep between attempts, or give up until the next one."
-        )
+    if endless := [manager.endless for manager in managers if manager.endless]:
+        raise EndlessSavingError(endless[0])
     return len(taken), run.restarts["worker:0"]
 
 

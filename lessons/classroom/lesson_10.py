@@ -111,7 +111,7 @@ def compared(share: float) -> str | None:
         return f"{share:.4f} is the mean of the shares of the batches. The last batch has 7 examples, and weighs as much as one of 500."
     if abs(share - expected * ROWS) <= 0.5:
         return f"{share:.0f} is how many examples are right; expected is their share."
-    return f"the share came out as {share:.4f}; {expected:.4f} of the {ROWS:,} examples are right."
+    return f"the share came out as {share:.6g}; {expected:.6f} of the {ROWS:,} examples are right."
 
 
 # -- the checks ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 
 import simdist as sd
 from classroom.answers import a_function, a_number, lowered
+from classroom.calls import called_in_main
 from classroom.exercise import Exercise, NotAnswered
 from classroom.spot import POLICIES, Job, make_cluster, outcome, repeated
 from classroom.values import described
@@ -183,7 +184,7 @@ def run_loop(function: Callable[..., Any], disturbed: bool = True) -> tuple[int,
 
     def main() -> tuple[int, str]:
         job = Noted(sd.MultiWorkerMirroredStrategy())
-        if function(job, directory) is ...:
+        if called_in_main(function, job, directory) is ...:
             raise NotAnswered
         return job.done, job.digest()
 
@@ -203,7 +204,7 @@ def in_time(function: Callable[..., Any]) -> str | None:
     if digest != run_loop(plain_loop, disturbed=False)[-1]:
         return "the weights are not those of the undisturbed run, bit for bit. Is all of the job's state in what you save?"
     if end_s > LATEST_END_S:
-        return f"nothing is lost, but it ends at {end_s:.0f} s; {LATEST_END_S:.0f} s are enough if it saves only when there is a notice."
+        return f"nothing is lost, but it ends at {end_s:.1f} s; {LATEST_END_S:.0f} s are enough if it saves only when there is a notice."
     return None
 
 

@@ -53,6 +53,10 @@ def ending(*_: Any, **__: Any) -> Any:
     sys.exit(3)
 
 
+def leaving(*_: Any, **__: Any) -> Any:
+    sys.exit()
+
+
 def generating() -> Any:
     yield 1
 
@@ -94,8 +98,9 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "function that returns nothing": lambda: lambda *_, **__: None,
     "function that returns nonsense": lambda: lambda *_, **__: "nonsense",
     "function without arguments": lambda: lambda: 1,
-    "generator": generating,
+    "function that ends the process as if all were well": lambda: leaving,
     "exception": lambda: ValueError("wrong"),
+    "generator": generating,
 }
 
 

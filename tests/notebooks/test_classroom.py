@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from classroom import Exercise, Prediction
 from classroom.automatic import VARIABLE
+from classroom.calls import called_in_main
 from classroom.exercise import NotAnswered
 from classroom.kept import FILE
 from classroom.own_truths import FILE as TRUTHS
@@ -286,3 +288,25 @@ def test_function_without_a_body_is_no_attempt(capsys: pytest.CaptureFixture[str
     exercise.check(lambda: ...)
     assert capsys.readouterr().out == "Not answered yet. Do it.\n"
     assert exercise.wrong_attempts == 0
+
+
+def test_check_sees_how_runs_end_whatever_debugging_does(capsys: pytest.CaptureFixture[str]) -> None:
+    with sd.debug():
+        asking(lambda _: "debugging is on" if sd.Cluster({"worker": 1}).numerics == "eager" else None).check(3)
+        assert sd.Cluster({"worker": 1}).numerics == "eager"  # it is the student's switch
+    assert capsys.readouterr().out.startswith("Right.")
+
+
+def test_function_that_ends_a_main_is_shown_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def main(function: Any) -> str | None:
+        run = sd.Cluster({"worker": 1}).launch(called_in_main, args=(function, 3))
+        run.join()
+        return None if run.results["worker:0"] == 3 else "another one"
+
+    def ends(_: int) -> int:
+        sys.exit()  # the line of the student
+
+    asking(main).check(ends)
+    assert "the line of the student`: RuntimeError: sys.exit() ends the main" in " ".join(capsys.readouterr().out.split())
+    asking(main).check(lambda number: number)
+    assert capsys.readouterr().out.startswith("Right.")

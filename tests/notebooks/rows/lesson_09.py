@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 from exercise_rows import Rows
@@ -37,6 +38,14 @@ def trying_for_ever(manager: Any) -> Any:
             return manager.save()
         except:  # noqa: E722
             pass
+
+
+def trying_too_often(manager: Any) -> Any:
+    while True:
+        try:
+            return manager.save()
+        except sd.errors.SimdistError:
+            sd.sleep(0.001)
 
 
 def saving_for_ever(manager: Any) -> Any:
@@ -81,6 +90,8 @@ ROWS = {
             (lambda manager: manager.save(), "has ended with ResourceExhaustedError"),
             (suppressing(sd.errors.ResourceExhaustedError), "7 steps were done again, at most 5 are allowed; the main was started again"),
             (trying_for_ever, "the same save failed 20 times in one virtual moment: sleep between attempts"),
+            (trying_too_often, "200 saves have failed: sleep longer"),
+            (lambda manager: sys.exit(), "line"),
             (saving_for_ever, "it has saved 60 times: once is enough"),
             (lambda manager: None, "51 steps were done again"),
             (lambda manager: manager.checkpoints[-1], "IndexError"),
