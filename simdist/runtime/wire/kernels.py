@@ -41,6 +41,11 @@ def encode_kernel(kernel: Kernel) -> bytes:
     """
     known = _encoded.get(kernel)
     if known is None:
+        if kernel.is_python:
+            raise FailedPreconditionError(
+                f"The kernel {kernel.name!r} cannot be sent as data: the step runs eagerly, as Python of this process. Leave "
+                "run_eagerly=True out, so that it is compiled, or leave isolated=True out."
+            )
         try:
             exported = export.export(kernel.jitted)(*_specs(kernel.in_avals))
             program = bytes(exported.serialize())

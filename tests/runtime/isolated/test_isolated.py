@@ -344,6 +344,15 @@ def test_a_step_that_calls_back_into_python_is_refused_with_its_name(coordinator
         coordinator.join()
 
 
+def test_a_model_that_runs_eagerly_is_refused_with_what_to_do() -> None:
+    with sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}, engine="in_process", isolated=True)).scope():
+        model = sd.keras.Sequential([sd.keras.Input((1,)), sd.keras.layers.Dense(1)])
+        model.compile("sgd", "mse", run_eagerly=True)
+    x = np.ones((4, 1), np.float32)
+    with pytest.raises(FailedPreconditionError, match=r"the step runs eagerly, as Python of this process. Leave run_eagerly=True out"):
+        model.fit(x, x, batch_size=4, verbose=0)
+
+
 def test_a_reply_where_a_request_should_stand_is_refused() -> None:
     cluster = cluster_of()
     engine: Any = cluster.engine
