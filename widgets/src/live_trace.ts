@@ -15,7 +15,7 @@ const INPUT = "input"; // is drawn as work, but is a wait, as in simdist/trace/s
 const NETWORK = "/network"; // the end of the lanes of what a device sends while it computes
 const UPDATE = "apply"; // the kind of spans whose value is their staleness
 const RECENT = 20; // updates
-export const STALENESS = `staleness (mean of ${RECENT} updates)`; // the series of all servers together
+export const STALENESS = `staleness, mean of ${RECENT}`; // the series of all servers together
 const DISC = "M7 0C7 3.87 3.87 7 0 7C-3.87 7 -7 3.87 -7 0C-7 -3.87 -3.87 -7 0 -7C3.87 -7 7 -3.87 7 0Z";
 const EMPTY_TEXT = "Nothing has happened yet. Press play, or take one step.";
 
