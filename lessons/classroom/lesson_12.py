@@ -131,7 +131,7 @@ def limits_broken(fault: dict[str, Any]) -> str | None:
             return f"it {given}: give the virtual second, for example {name!r}: {EXAMPLE_S[name]}."
     if not KILLED_AT_S <= fault["at"] < seconds_without():
         return f"it begins at {fault['at']!r:.20} s: give a second from 0.0099 to {seconds_without():.4f}, while the training runs."
-    if not 0 <= fault["until"] - fault["at"] <= LONGEST_S + ROUNDING_S:
+    if not fault["at"] <= fault["until"] <= fault["at"] + LONGEST_S + ROUNDING_S:
         return "it must have ended one millisecond after it began: 'until' is at most 'at' + 0.001."
     return None
 

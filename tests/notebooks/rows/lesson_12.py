@@ -35,6 +35,7 @@ ROWS = {
         wrong=[
             ({"kind": "delay", "source": "ps:0", "target": "worker:1", "seconds": 0.01, "at": 0.012, "until": 0.013}, "it costs 0.0"),
             ({"kind": "crash", "task": "worker:1", "at": 0.012}, "breaks the network only"),
+            (line(until=10**400), "it must have ended one millisecond after it began"),
             ({"kind": "slow", "task": "worker:1", "factor": 1e9, "at": 0.012, "until": 0.013}, "breaks the network only"),
             (line(until=0.020), "'until' is at most 'at' + 0.001"),
             (line(until=0.011), "'until' is at most 'at' + 0.001"),
