@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jax.extend.core import ClosedJaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr
 
 from simdist.caches import of_each
-from simdist.program.jaxprs import variables_in
+from simdist.program.jaxprs import needed_for
 from simdist.program.kernels import Kernel
 
 __all__ = ["changing"]
@@ -26,11 +26,7 @@ def changing(kernel: Kernel) -> Kernel:
     jaxpr = kernel.closed.jaxpr
     # Its first inputs are the arrays, and its outputs what stands in their places then.
     outvars = [new for old, new in zip(jaxpr.invars, jaxpr.outvars, strict=False) if new is not old]
-    needed, eqns = set(variables_in(outvars)), list[JaxprEqn]()
-    for eqn in reversed(jaxpr.eqns):
-        if eqn.effects or not needed.isdisjoint(eqn.outvars):
-            eqns.insert(0, eqn)
-            needed.update(variables_in(eqn.invars))
+    eqns, needed = needed_for(jaxpr, outvars)
     invars = [var for var in jaxpr.invars if var in needed]
     if len(eqns) == len(jaxpr.eqns) and len(invars) == len(jaxpr.invars):
         return kernel

@@ -21,6 +21,7 @@ __all__ = [
     "equations_in",
     "frozen",
     "inner_jaxprs",
+    "needed_for",
     "num_elements",
     "primitives_in",
     "size_bytes",
@@ -73,6 +74,24 @@ def equations_in(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
         yield eqn
         for inner in inner_jaxprs(eqn):
             yield from equations_in(inner)
+
+
+def needed_for(jaxpr: Jaxpr, outvars: Sequence[Atom]) -> tuple[list[JaxprEqn], set[Var]]:
+    """The equations of a jaxpr that some of its results need, and all variables that these equations take or that are results themselves.
+
+    Example:
+        >>> import jax
+        >>> jaxpr = jax.make_jaxpr(lambda x, y: (x + 1, y * 2))(1.0, 1.0).jaxpr
+        >>> eqns, needed = needed_for(jaxpr, jaxpr.outvars[:1])
+        >>> [eqn.primitive.name for eqn in eqns], [var in needed for var in jaxpr.invars]
+        (['add'], [True, False])
+    """
+    needed, eqns = set(variables_in(outvars)), list[JaxprEqn]()
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.effects or not needed.isdisjoint(eqn.outvars):
+            eqns.append(eqn)
+            needed.update(variables_in(eqn.invars))
+    return eqns[::-1], needed
 
 
 def constants_in(closed: ClosedJaxpr) -> Iterator[object]:

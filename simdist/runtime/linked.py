@@ -211,6 +211,7 @@ class Apply:
         sums: sums of such gradients over replicas, as the kernel takes them after the bundle; there are no `rows` then.
         of_rows: the same change where all these sums are ids and rows, and not tables; None where there are none.
         cells: the positions in the group of the cells that the operands belong to, those of the rows last; for accounts of what travels.
+            None of them where the change is only counted.
         of_each: whether each replica of a worker has operands of its own, all of which count.
         of_rule: of an optimizer; None where none is at hand.
     """
@@ -242,7 +243,7 @@ class Apply:
         """Updates of a group with an equal one do the same, by other operands: gradients of an optimizer may be of other rows."""
         if self.of_rule is None or self.sums:
             return self.kernel
-        dtypes = [aval.dtype for aval in (*self.given, *(operand.rows for operand in self.rows))]
+        dtypes = [aval.dtype for aval in (*self.given, *(operand.rows for operand in self.rows))] if self.cells else []
         return self.of_rule, frozenset(zip(self.cells, dtypes, strict=True))
 
     @cached_property

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from simdist.program.arrays import Array
 from simdist.program.kernels import kernel_of
@@ -100,6 +101,7 @@ class _Linker:
         self.num_batches = self.num_keys = 0
         self.batch_avals: list[tuple[Aval, ...]] = []
         self.constants: list[tuple[Slot, Bundle]] = []
+        self._no_row: Slot | None = None
         self.argument_avals: list[Aval] = []
         self.position_avals: dict[int, Aval] = {}
         for registers, bundle in layout.constants.of(program):
@@ -311,9 +313,16 @@ class _Linker:
             self._run(as_they_are, tuple(registers), registers, [_Bundled(slot, pieces)], moves_only=True)
         else:
             self.slot_avals[slot] = ()
-            self.constants.append((slot, Bundle((), ())))  # of this strategy: where it enters a ledger, it gets a register there
         self.packed[tuple(pieces)] = slot
         return slot
+
+    def no_row(self) -> Slot:
+        """The slot that holds the number of a row that no table has."""
+        if self._no_row is None:
+            bundle = Bundle.of([np.full(1, np.iinfo(np.int32).max, np.int32)])
+            self._no_row = self._slot(bundle.avals)
+            self.constants.append((self._no_row, bundle))
+        return self._no_row
 
     def _constant_pieces(self, pieces: list[Piece]) -> Bundle:
         def cut(arrays: Sequence[Array]) -> list[Array]:

@@ -42,6 +42,10 @@ class Packing(Protocol):
         """The slot that holds exactly these pieces."""
         ...
 
+    def no_row(self) -> Slot:
+        """The slot that holds the number of a row that no table has."""
+        ...
+
     def number(self) -> int:
         """The number of one more kernel."""
         ...
@@ -71,12 +75,13 @@ class UpdateLinker:
 
     def pieces(self, op: Update) -> list[list[Piece]]:
         """What an update takes, bundle by bundle; sums are bundles already."""
-        pieces = [self._dense(op, cells) for cells in cells_by_owner(op, self.replica).values()]
+        pieces = [self._dense(op, cells) for cells in cells_by_owner(op, self.replica).values() if cells]
         return pieces + [[(op.operands[number], None)] for number, rows in enumerate(op.row_reads) if rows is not None]
 
     def link(self, op: Update) -> ApplyAll:
         """An update with its groups and slots."""
-        return ApplyAll(tuple([self._part(op, owner, cells) for owner, cells in cells_by_owner(op, self.replica).items()]))
+        parts = cells_by_owner(op, self.replica).items()
+        return ApplyAll(tuple([self._part(op, cells) if cells else self._count(_rule_of(op), owner) for owner, cells in parts]))
 
     def _dense(self, op: Update, cells: Cells) -> list[Piece]:
         return [(op.operands[n], variable_of(op.variables[n]).placement.range_of(cell)) for n, cell in cells if not self._is_apart(op, n)]
@@ -85,9 +90,16 @@ class UpdateLinker:
         """Whether an operand is no part of the bundle of dense ones."""
         return is_by_rows(op, number) or op.operands[number] in self.sums
 
-    def _part(self, op: Update, owner: Owner, cells: Cells) -> Apply:
-        group = cells[0][1].group if cells else _rule_of(op).counting_group(owner)
-        slot = self.packing.pack(self._dense(op, cells))
+    def _count(self, rule: UpdateRule, owner: Owner) -> Apply:
+        """What an owner does of whose cells none is changed."""
+        group, slot = rule.counting_group(owner), self.packing.no_row()
+        avals = self.packing.slot_avals[slot]
+        kernel = self.kernels.get((rule, group, "count"), lambda: rule.counting_kernel(group))
+        what = self.packing.number(), group.number, group.task, kernel, group.avals, avals, slot, 0, rule.combination
+        return Apply(*what, of_rule=OfRule(rule, group))
+
+    def _part(self, op: Update, cells: Cells) -> Apply:
+        group, slot = cells[0][1].group, self.packing.pack(self._dense(op, cells))
         avals = self.packing.slot_avals[slot]
         dense = [cell.position for number, cell in cells if not self._is_apart(op, number)]
         by_rows = [(number, cell) for number, cell in cells if is_by_rows(op, number)]

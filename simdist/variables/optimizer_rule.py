@@ -34,7 +34,7 @@ from simdist.variables.optimizer_attributes import Fingerprint, fingerprint_of
 from simdist.variables.row_rule import (
     RowUpdate,
     changed_state,
-    counted_state,
+    counting_kernel,
     has_state_of_unknown_tables,
     leaves_rows_alone,
     warn_of_dense_updates,
@@ -282,7 +282,7 @@ class OptimizerRule(UpdateRule):
 
         Args:
             group: of the variables' cells and of the optimizer's state; perhaps with others, which it leaves alone.
-            positions: in the group, of the cells that the gradients belong to; none where the update is only counted.
+            positions: in the group, of the cells that the gradients belong to.
             operand_avals: of the gradients.
         """
         owner, size = owner_of(group.cells[0]), len(group.cells)
@@ -290,8 +290,6 @@ class OptimizerRule(UpdateRule):
         own = [cell.position for variable in self.variables for cell in variable.placement.cells if owner_of(cell) == owner]
 
         def run(*arrays: jax.Array) -> list[jax.Array]:
-            if not positions:
-                return counted_state(slot_optimizer, own, arrays)
             return changed_state(slot_optimizer, own, arrays[:size], dict(zip(positions, arrays[size:], strict=True)))
 
         with kept_state(), watching_reads(self._refuse_read):
@@ -302,6 +300,12 @@ class OptimizerRule(UpdateRule):
 
     def counting_group(self, owner: Owner) -> Group:
         return self.slot_optimizers[owner].cells[0].group
+
+    def counting_kernel(self, group: Group) -> Kernel:
+        owner = owner_of(group.cells[0])
+        own = [cell.position for _, cell in self.optimized[owner]]
+        with kept_state(), watching_reads(self._refuse_read):
+            return counting_kernel(f"apply {type(self.optimizer).__name__}", group, self.slot_optimizers[owner], own)
 
     def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
         with kept_state(), watching_reads(self._refuse_read):

@@ -20,6 +20,7 @@ import numpy as np
 
 from simdist.errors import DenseUpdateWarning
 from simdist.program.fixed_reads import traced_once
+from simdist.program.jaxprs import needed_for
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.known_results import UnchangedInput, known_results
 from simdist.program.row_kernels import Port, local_rows, row_kernel_of
@@ -31,7 +32,7 @@ from simdist.variables.state import Cell, Group
 __all__ = [
     "RowUpdate",
     "changed_state",
-    "counted_state",
+    "counting_kernel",
     "has_state_of_unknown_tables",
     "leaves_rows_alone",
     "warn_of_dense_updates",
@@ -40,6 +41,8 @@ __all__ = [
 
 # From so many bytes of a table on its server, an update of all of it is worth a warning.
 LARGE_TABLE_BYTES = 16 << 20
+# Smaller arrays are copied where an update is counted.
+LARGE_BYTES = 2 << 20
 
 
 def changed_state(
@@ -57,15 +60,35 @@ def changed_state(
     return _changed(slot_optimizer, trained, kept, changed, given)
 
 
-def counted_state(slot_optimizer: SlotOptimizer, trained: Sequence[int], arrays: Sequence[jax.Array]) -> list[jax.Array]:
-    """The arrays of a group after an update that has changed variables of other groups alone: their rule's count is one for all.
+def counting_kernel(name: str, group: Group, slot_optimizer: SlotOptimizer, trained: Sequence[int]) -> Kernel:
+    """The kernel that counts an update which has changed variables of other groups alone: the count of a rule is one for all of them.
+
+    Of large arrays it takes a row that there is not, so that they need not be copied.
 
     Args:
-        slot_optimizer, trained, arrays: as of `changed_state`.
+        name: of the kernel.
+        group: that holds the cells and the state.
+        slot_optimizer, trained: as of `changed_state`.
     """
-    after = changed_state(slot_optimizer, trained, arrays, {position: jnp.zeros_like(arrays[position]) for position in trained})
-    own = {cell.position for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True) if role.kind != "slot"}
-    return [new if position in own else old for position, (old, new) in enumerate(zip(arrays, after, strict=True))]
+    avals = [*group.avals, Aval((1,), "int32")]
+    counted = {cell.position for role, cell in zip(slot_optimizer.roles, slot_optimizer.cells, strict=True) if role.kind != "slot"}
+    large = [number for number, aval in enumerate(group.avals) if aval.size_bytes >= LARGE_BYTES and aval.shape and number not in counted]
+
+    def of_numbers(*arrays: jax.Array) -> list[jax.Array]:
+        zeros = {position: jnp.zeros_like(arrays[position]) for position in trained}
+        after = changed_state(slot_optimizer, trained, arrays[: len(group.avals)], zeros)
+        return [new if position in counted else old for position, (old, new) in enumerate(zip(arrays, after, strict=False))]
+
+    def of_no_row(*rows: jax.Array) -> list[jax.Array]:
+        whole = [jnp.zeros(avals[n].shape, avals[n].dtype) if n in large else array for n, array in enumerate(rows)]
+        return [rows[n] if n in large else array for n, array in enumerate(of_numbers(*whole))]
+
+    kernel = kernel_of(name, of_numbers, avals)
+    jaxpr = kernel.closed.jaxpr
+    _, needed = needed_for(jaxpr, [jaxpr.outvars[number] for number in sorted(counted)])
+    if not large or any(jaxpr.invars[number] in needed for number in large):
+        return kernel
+    return row_kernel_of(name, of_no_row, avals, [Port(n, len(group.avals), 0, avals[n].shape[0], n) for n in large])
 
 
 def _changed(

@@ -60,6 +60,10 @@ class UpdateRule(RuleHandle, ABC):
         """The group in which an owner counts the updates that change none of its cells."""
         raise NotImplementedError
 
+    def counting_kernel(self, group: Group) -> Kernel:
+        """The kernel that counts an update: it takes the group's arrays and the number of a row that no table has [1]."""
+        raise NotImplementedError
+
     def row_kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]]) -> Kernel:
         """As `kernel`, of a kernel that also takes gradients of rows: after the operands the rows [k, ...] of each, then their ids [k].
 
