@@ -42,7 +42,7 @@ class Processor:
         late_s: when something has ended last that ended later than it was to, because its process was paused.
         memory: who holds its memory.
         last: the number of the last record of the step that it takes, or of what it was given: the cause of what comes next.
-        kinds: kinds of spans on its lane, by operation.
+        kinds: kinds of spans on its lane, by what is computed: an operation would keep its variables.
     """
 
     def __init__(self, name: str, device: Device, task: Owner) -> None:

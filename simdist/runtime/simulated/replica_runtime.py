@@ -165,10 +165,10 @@ class SimulatedReplica(TakesPart):
         return self.states.groups[group].cells[0].replica is not None
 
     def _note_changed(self, part: Apply, processor: Processor, start: float, end: float, version: int) -> None:
-        kind = processor.kinds.get((part, self.task.name))
+        kind = processor.kinds.get((part.kernel.name, self.task.name))
         if kind is None:
             kind = self.trace.kind(processor.name, "apply", part.kernel.name, {"version": int}, worker=self.task.name)
-            processor.kinds[part, self.task.name] = kind
+            processor.kinds[part.kernel.name, self.task.name] = kind
         # One device changes a central variable for all: the work of another replica may have kept it.
         cause = max(self.processor.last, processor.last)
         self.processor.last = processor.last = self.trace.add(kind, start, end, version, 0.0, cause)

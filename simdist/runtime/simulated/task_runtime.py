@@ -245,9 +245,9 @@ class SimulatedTask:
     def note_computed(self, op: RunKernel, start: float, end: float) -> None:
         """Record a kernel that is over."""
         processor = self.processor
-        kind = processor.kinds.get(op)
+        kind = processor.kinds.get(op.kernel.name)
         if kind is None:
-            kind = processor.kinds[op] = self.trace.kind(self.device, "compute", op.kernel.name)
+            kind = processor.kinds[op.kernel.name] = self.trace.kind(self.device, "compute", op.kernel.name)
         processor.last = self.trace.add(kind, start, end, 0.0, 0.0, processor.last)
 
     def _outputs(self, op: RunKernel, inputs: Sequence[Bundle], batch: StepBatch | None, host: Arrays, end: float) -> Sequence[Bundle]:
