@@ -67,7 +67,7 @@ class MemoryAccount:
                 f"{self.owner} has {readable(self.capacity_bytes)} of memory, of which {readable(self.in_use_bytes)} are in use; "
                 f"{label} needs {readable(size_bytes)} more. The largest holders: {holders or 'none'}. Use smaller batches, more "
                 "parameter servers with a partitioner, or a device with more memory. Variables of a model that is not used any "
-                "more hold their memory, too: make a new cluster for the next model."
+                "more hold their memory, too, as long as something refers to it, such as a name, a checkpoint or an error that was shown."
             )
         self.peak_bytes = max(self.peak_bytes, self.in_use_bytes + size_bytes)
 

@@ -14,13 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-import jax
-import numpy as np
-
 from simdist.ledger.heap import Heap, Heaps, Packing
 from simdist.ledger.stack_lanes import Lane, Numbers
 from simdist.program.arrays import Arrays
-from simdist.program.values import BundleType
+from simdist.program.values import BundleType, blanks
 
 __all__ = ["INDEX_BITS", "RegisterFile", "index_of"]
 
@@ -120,11 +117,8 @@ class RegisterFile:
         self.in_buffers.pop(register, None)
 
     def _blanks(self) -> Arrays:
-        """What stands for tables that nothing uses: NaN where there is one, which would be seen, and no memory."""
-        avals = [self.avals[position] for position in sorted(self.tables)]
-        dtypes = [jax.numpy.dtype(aval.dtype) for aval in avals]
-        numbers = [np.array(np.nan if jax.numpy.issubdtype(dtype, np.inexact) else 0, dtype) for dtype in dtypes]
-        return tuple([np.broadcast_to(number, aval.shape) for number, aval in zip(numbers, avals, strict=True)])
+        """What stands for tables that nothing uses."""
+        return blanks([self.avals[position] for position in sorted(self.tables)])
 
     def take_tables(self, register: int) -> Arrays:
         """The tables of a register, in the order of their positions: the arrays themselves, and no copies."""

@@ -110,6 +110,13 @@ def num_bytes(avals: Sequence[Aval]) -> int:
     return sum([aval.size_bytes for aval in avals])
 
 
+def blanks(avals: Sequence[Aval]) -> tuple[np.ndarray, ...]:
+    """What stands for arrays that nothing uses any more: NaN where there is one, which would be seen, and no memory."""
+    dtypes = [jnp.dtype(aval.dtype) for aval in avals]
+    numbers = [np.array(np.nan if jnp.issubdtype(dtype, np.inexact) else 0, dtype) for dtype in dtypes]
+    return tuple([np.broadcast_to(number, aval.shape) for number, aval in zip(numbers, avals, strict=True)])
+
+
 def stacked_type(avals: Sequence[Aval], count: int) -> BundleType:
     """The type of so many bundles of a type, stacked: each array [count, ...]."""
     return tuple([Aval((count, *aval.shape), aval.dtype) for aval in avals])

@@ -17,7 +17,8 @@ import jax
 
 from simdist.program.arrays import Array, Arrays
 from simdist.program.kernels import Kernel, kernel_of
-from simdist.program.values import Bundle, BundleType
+from simdist.program.values import Bundle, BundleType, blanks
+from simdist.variables.reachability import DeadVariables
 from simdist.variables.state import Group, task_of
 
 __all__ = ["GroupStates"]
@@ -71,6 +72,8 @@ class GroupStates:
         self._holders: list[frozenset[str]] = []  # the same devices; a step asks each replica's, however many there are
         self.groups: list[Group] = []
         self.joined: dict[int, Joined] = {}
+        self._dead = DeadVariables()
+        self.died, self.make_room = self._dead.add, self._dead.make_room
 
     def add(self, group: Group, arrays: Sequence[Array]) -> int:
         self.bundles.append(Bundle.of(arrays))
@@ -150,6 +153,14 @@ class GroupStates:
 
     def forget(self, number: int) -> None:
         self.devices[number], self._holders[number], self.bundles[number] = (), frozenset(), None
+
+    def give_up_numbers(self) -> None:
+        self._dead.give_up_numbers(self._give_up)
+
+    def _give_up(self, number: int) -> None:
+        bundle = self.bundles[number]
+        if bundle is not None:
+            self.bundles[number] = Bundle.of(blanks(bundle.avals))
 
     def devices_of(self, number: int) -> tuple[str, ...]:
         return self.devices[number]

@@ -30,6 +30,7 @@ from simdist.strategies.placements import placement_records
 from simdist.strategies.placing import hold_table, place_new
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.values_from_function import ValueContext, values_from_function
+from simdist.variables.reachability import KnownVariables
 from simdist.variables.state import Cell, PlacementRecord
 from simdist.variables.variable import Placement, Variable
 
@@ -81,7 +82,7 @@ class Strategy(ReplicaOperations):
         self.cluster = cluster if cluster is not None else self.own_cluster()
         self.engine = self.cluster.engine
         self.store = Store(self.engine, self._observed, self)
-        self.variables: list[Variable] = []
+        self.known_variables: KnownVariables[Variable] = KnownVariables()
         self.tables: list[TableCopies] = []
         self._seeds_drawn = 0
         main = launched_main.get()
@@ -124,7 +125,9 @@ class Strategy(ReplicaOperations):
         return 1 + derive_seed(self.cluster.seed, "strategy", self._seeds_drawn) % 1_000_000_000
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.num_replicas_in_sync} in sync, {len(self.variables)} variables, on {self.cluster!r})"
+        return (
+            f"{type(self).__name__}({self.num_replicas_in_sync} in sync, {len(self.known_variables.all())} variables, on {self.cluster!r})"
+        )
 
     # -- scope ----------------------------------------------------------------------------------------------------
 
@@ -150,6 +153,11 @@ class Strategy(ReplicaOperations):
         )
 
     # -- variables ------------------------------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables that were made in its scope and can still be reached otherwise; Python's garbage is collected to find them."""
+        return self.known_variables.reachable()
 
     def create(self, variable: Variable, value: Any) -> None:
         """Place a new variable, with this first value."""
@@ -238,7 +246,7 @@ class Strategy(ReplicaOperations):
         The step counter and the learning rate of an optimizer have a record for each task that keeps one: that where the optimizer was
         built, and each server that applies updates with it, as a server counts its own updates.
         """
-        return placement_records(self.variables, self.store.layout.cells(), self.tables)
+        return placement_records(self.known_variables.all(), self.store.layout.cells(), self.tables)
 
     # -- lookup tables --------------------------------------------------------------------------------------------
 

@@ -204,7 +204,7 @@ class ParameterServerStrategy(Strategy):
             >>> [(record.task, record.updates, record.bytes_updated) for record in strategy.traffic()]
             [('ps:0', 1, 4), ('ps:1', 1, 4)]
         """
-        return traffic_records(self.engine, self.placements(), self.variables, self.store.layout)
+        return traffic_records(self.engine, self.placements(), self.known_variables.all(), self.store.layout)
 
     def hot_rows(self, table: AnyVariable, count: int = 10) -> list[HotRow]:
         """The rows of a table that steps have looked up most often, the hottest first; of equal ones the first.

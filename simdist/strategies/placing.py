@@ -15,6 +15,7 @@ from simdist.program.tracing import active_tracer
 from simdist.runtime.base import Engine
 from simdist.runtime.store import Store
 from simdist.variables.handles import variable_of
+from simdist.variables.reachability import KnownVariables
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["hold_table", "place_new"]
@@ -25,7 +26,7 @@ class PlacingStrategy(Protocol):
 
     engine: Engine
     store: Store
-    variables: list[Variable]
+    known_variables: KnownVariables[Variable]
     has_worker_copies: bool
 
     def place(self, variable: Variable, value: Array, /) -> Placement: ...
@@ -49,14 +50,15 @@ def place_new(strategy: PlacingStrategy, variable: Variable, value: Array) -> No
             f"The variable {variable.name!r} has per_worker_variable=True, which {type(strategy).__name__} does not know. Make it in the "
             "scope of a ParameterServerStrategy, or leave the argument out."
         )
+    strategy.engine.versions.give_up_numbers()
     layout = strategy.store.layout
-    before = len(layout.groups)
+    before = layout.newest
     try:
         variable.placement = strategy.place(variable, value)
     except (ResourceExhaustedError, UnavailableError):
         layout.take_back(before)
         raise
-    strategy.variables.append(variable)
+    strategy.known_variables.append(variable)
     engine = strategy.engine
     for record in variable.placements():
         rows = [record.row_start, record.row_stop]

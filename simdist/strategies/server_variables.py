@@ -101,5 +101,5 @@ def move_to_chief(strategy: Strategy, program: Program) -> None:
             if store is not strategy.store and is_default(store.strategy) and len(variable.placement.cells) == 1:
                 value, before = store.cell_value(variable, variable.placement.cells[0]), variable.placement.cells
                 variable.placement = strategy.whole(variable, np.asarray(value), strategy.engine.chief)
-                strategy.variables.append(variable)
+                strategy.known_variables.append(variable)
                 store.layout.drop(before)

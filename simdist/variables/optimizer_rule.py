@@ -110,7 +110,7 @@ class OptimizerRule(UpdateRule):
         if not self._is_independent:
             require_independent(self.optimizer, self.variables)
             self._is_independent = True
-        before = len(layout.groups)
+        before = layout.newest
         try:
             for cell, array in zip(slot_optimizer.cells, slot_optimizer.initial, strict=True):
                 layout.add(cell, array)
@@ -141,7 +141,7 @@ class OptimizerRule(UpdateRule):
     def _follow_variables(self, layout: Layout) -> None:
         """Let the state go along with variables that have other cells than at the last update: copies that may differ, other replicas."""
         self.renew()
-        store, before = self.variables[0].placement.store, len(layout.groups)
+        store, before = self.variables[0].placement.store, layout.newest
         owners = dict.fromkeys(owner_of(cell) for cells in self._present_cells() for cell in cells)
         optimized = {owner: self._cells_of(owner) for owner in owners}
         moved = MovedState(self.slot_optimizers, self.optimized, layout, store.unseen_cells)

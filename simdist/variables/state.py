@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from simdist.errors import UnavailableError
+from simdist.errors import ResourceExhaustedError, UnavailableError
 from simdist.program.arrays import Array
 from simdist.program.constants import Constants
 from simdist.program.values import Aval
@@ -111,6 +111,18 @@ class GroupVersions(Protocol):
 
     def forget(self, number: int) -> None:
         """Delete a group."""
+        ...
+
+    def died(self, layout: Layout, cells: list[Cell]) -> None:
+        """A variable that has these cells is dying: nobody can reach it."""
+        ...
+
+    def give_up_numbers(self) -> None:
+        """Let the numbers of dead variables go, which nobody will read. Devices still hold their bytes."""
+        ...
+
+    def make_room(self) -> bool:
+        """Give back the bytes of dead variables on devices; return whether there were any."""
         ...
 
     def devices_of(self, number: int) -> tuple[str, ...]:
@@ -216,6 +228,19 @@ class Layout:
             ResourceExhaustedError: its task has not enough memory.
             UnavailableError: its task is down.
         """
+        try:
+            self._hold(cell)
+        except ResourceExhaustedError:
+            if not self.versions.make_room():
+                raise
+            self._hold(cell)
+        group = Group(cell.task, [cell])
+        group.number = self.versions.add(group, [array])
+        self.groups.append(group)
+        self.version += 1
+
+    def _hold(self, cell: Cell) -> None:
+        """Hold the memory of a cell on all its devices, or on none."""
         held: list[str] = []
         try:
             for device in cell.devices:
@@ -225,10 +250,6 @@ class Layout:
             for device in held:
                 self.versions.hold(device, cell.name, -cell.aval.size_bytes)
             raise
-        group = Group(cell.task, [cell])
-        group.number = self.versions.add(group, [array])
-        self.groups.append(group)
-        self.version += 1
 
     def release(self, cells: Sequence[Cell]) -> None:
         """Give back the memory of cells on the devices that hold them."""
@@ -321,12 +342,17 @@ class Layout:
         """Let programs be linked again: what changes groups is another kernel now."""
         self.version += 1
 
-    def take_back(self, first: int) -> None:
-        """Delete the groups from number `first` on: their owner could not be created."""
-        for group in self.groups[first:]:
+    @property
+    def newest(self) -> int:
+        """The number of the group that was made last; the numbers grow."""
+        return self.groups[-1].number if self.groups else -1
+
+    def take_back(self, newest: int) -> None:
+        """Delete the groups that were made after this one: their owner could not be created."""
+        for group in [group for group in self.groups if group.number > newest]:
             self.release(group.kept)
             self.versions.forget(group.number)
-        del self.groups[first:]
+            self.groups.remove(group)
         self.version += 1
 
     def cells(self) -> list[Cell]:

@@ -1,8 +1,7 @@
 """`Variable`: a value that a step can read and update, on the devices that its strategy chose.
 
 The same object serves a step that is being traced (reads and updates become operations of the program), a function that
-runs untraced, and code of the notebook. A read from the notebook takes no virtual time and changes nothing; an assignment from
-there happens at once.
+runs untraced, and code of the notebook: there a read takes no virtual time and changes nothing; an assignment happens at once.
 
 Taught in lesson 00.
 """
@@ -39,6 +38,7 @@ from simdist.variables.first_value import first_value
 from simdist.variables.initial_shards import Initializer, Partitioning, initial_shards, takes_partitions
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.overlapping import Overlapping
+from simdist.variables.reachability import Reachable
 from simdist.variables.read_cache import cached_read
 from simdist.variables.scatter import Scatter
 from simdist.variables.shard_range import ShardRange
@@ -196,7 +196,7 @@ class Placement:
         return [cell for cell in self.cells if cell.replica in (None, replica)]
 
 
-class Variable(Scatter, Overlapping, Arithmetic):
+class Variable(Reachable, Scatter, Overlapping, Arithmetic):
     """A tensor that can be read, assigned and trained.
 
     Args:

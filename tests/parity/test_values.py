@@ -235,7 +235,7 @@ def test_b064_replicas_that_each_make_a_variable_make_one(strategy: Any, run: Ru
         return v.value
 
     assert each(strategy, run(strategy, step)) == [22, 22]
-    assert len(strategy.variables) == 1
+    assert len(strategy.known_variables.all()) == 1
 
 
 def test_b064_initial_value_from_inside_a_step_is_refused_with_a_hint(strategy: Any, run: Run) -> None:

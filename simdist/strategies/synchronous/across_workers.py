@@ -44,11 +44,11 @@ class AcrossWorkers:
 
     def share_initial_values(self) -> None:
         """Variables that were created since the last step begin as the chief has them."""
-        variables = self.strategy.variables
-        if self._num_shared >= len(variables):
+        variables = self.strategy.known_variables
+        if self._num_shared >= variables.num_made:
             return
-        first, self._num_shared = self._num_shared, len(variables)
-        new = [v for v in variables[first:] if v.synchronization is not VariableSynchronization.ON_READ]
+        first, self._num_shared = self._num_shared, variables.num_made
+        new = [v for v in variables.made_after(first) if v.synchronization is not VariableSynchronization.ON_READ]
 
         def share() -> None:
             tracer = _tracer()

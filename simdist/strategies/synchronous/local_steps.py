@@ -158,7 +158,7 @@ class LocalSteps(EveryReplica):
 
     def _trained(self, strategy: SteppingStrategy) -> list[Variable]:
         """The variables that differ among the replicas: those that are trained."""
-        return [v for v in strategy.variables if _is_trained(v) and v.beginning is None and v.placement.spread == "replicas"]
+        return [v for v in strategy.known_variables.all() if _is_trained(v) and v.beginning is None and v.placement.spread == "replicas"]
 
     def _means(self, trained: Sequence[Variable]) -> list[jax.Array]:
         """The averages of variables over the replicas."""

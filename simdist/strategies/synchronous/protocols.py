@@ -17,6 +17,7 @@ from simdist.strategies.communication import CommunicationOptions, GroupCommunic
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous.outcome import StepOutcome
 from simdist.strategies.synchronous.step_programs import StepPrograms
+from simdist.variables.reachability import KnownVariables
 from simdist.variables.variable import Variable
 
 __all__ = ["Axes", "LocalGather", "LocalReduce", "Replicas", "StepPolicy", "SteppingStrategy"]
@@ -41,7 +42,7 @@ class SteppingStrategy(Protocol):
     @property
     def store(self) -> Store: ...
     @property
-    def variables(self) -> Sequence[Variable]: ...
+    def known_variables(self) -> KnownVariables[Variable]: ...
     @property
     def options(self) -> CommunicationOptions: ...
     @property

@@ -54,7 +54,7 @@ def resize(strategy: SteppingStrategy, members: Sequence[Member], what: str) -> 
         UnavailableError: a variable had its only values at replicas that leave.
     """
     old = [member.device for member in strategy.members]
-    own = [variable for variable in strategy.variables if variable.placement.spread == "replicas"]
+    own = [variable for variable in strategy.known_variables.all() if variable.placement.spread == "replicas"]
     firsts = [_first_cell(variable, old, members) for variable in own]
     strategy.replicas.members = [replace(member, rank=rank) for rank, member in enumerate(members)]
     for variable, first in zip(own, firsts, strict=True):

@@ -11,6 +11,7 @@ from simdist.runtime.in_process.computing import arrays_of
 from simdist.runtime.in_process.isolated.arrays import jax_arrays
 from simdist.runtime.in_process.isolated.post import Holders, Post
 from simdist.runtime.wire.messages import ChangeGroup, Confirmed, FetchedGroups, FetchGroups, ForgetGroup, JoinGroups, PutGroup
+from simdist.variables.reachability import DeadVariables
 from simdist.variables.state import Group, task_of
 
 __all__ = ["RemoteGroups"]
@@ -30,6 +31,8 @@ class RemoteGroups:
         self._groups: list[Group] = []
         self._devices: list[tuple[str, ...]] = []
         self._joined: dict[int, int] = {}  # a group that was joined with others, and the new one
+        self._dead = DeadVariables()
+        self.died, self.make_room = self._dead.add, self._dead.make_room
 
     # -- as GroupVersions
 
@@ -61,6 +64,9 @@ class RemoteGroups:
         for task in _tasks(self._devices[number]):
             self._post.ask(task, ForgetGroup(number), Confirmed)
         self._devices[number] = ()
+
+    def give_up_numbers(self) -> None:
+        """The numbers are at the hosts, which keep them: they stand for machines of their own."""
 
     def devices_of(self, number: int) -> tuple[str, ...]:
         return self._devices[number]
