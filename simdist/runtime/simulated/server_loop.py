@@ -64,7 +64,7 @@ class ServerLoop:
         self._given_up: dict[tuple[int, str], tuple[int, int]] = {}
         self._pauses: list[tuple[float, float]] = []  # (from, until) in seconds
         self._busy_until_s = 0.0  # with updates that others have sent
-        self._kinds: dict[tuple[Apply, str, bool], int] = {}
+        self._kinds: dict[tuple[str, str, bool], int] = {}  # by the name of a kernel: an update would keep its variables
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Bundle | None], versions: list[int]) -> UnavailableError | None:
         """Put the present versions of groups into the reply, by position; an error where one is lost."""
@@ -281,9 +281,9 @@ class ServerLoop:
         processor = self.task.processor
         if processor.late_s > start:
             start = processor.began(start, end)
-        kind = self._kinds.get((update, where[0], read_version is None))
+        kind = self._kinds.get((site.kernel.name, where[0], read_version is None))
         if kind is None:
-            kind = self._kind(update, site.kernel.name, where[0], read_version is None)
+            kind = self._kind(site.kernel.name, where[0], read_version is None)
         last = processor.last if cause == NO_CAUSE else cause
         if read_version is None:
             processor.last = self.trace.add(kind, start, end, version, 0.0, last)
@@ -291,8 +291,8 @@ class ServerLoop:
             # The staleness of the update follows from these two: version - 1 - read_version.
             processor.last = self.trace.add(kind, start, end, read_version, version, last)
 
-    def _kind(self, update: Apply, name: str, worker: str, is_blind: bool) -> int:
+    def _kind(self, name: str, worker: str, is_blind: bool) -> int:
         """The kind of the spans of an update by a worker; a blind one has read no version."""
         numbers = {"version": int} if is_blind else {"read_version": int, "version": int}
-        kind = self._kinds[update, worker, is_blind] = self.trace.kind(self.task.name, "apply", name, numbers, worker=worker)
+        kind = self._kinds[name, worker, is_blind] = self.trace.kind(self.task.name, "apply", name, numbers, worker=worker)
         return kind
