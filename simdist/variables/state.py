@@ -297,7 +297,7 @@ class Layout:
         Raises:
             As `add`; the others are as they were then.
         """
-        before, holders = len(self.groups), [(cell, self.versions.devices_of(cell.group.number)) for cell in old]
+        before, holders = self.newest, [(cell, self.versions.devices_of(cell.group.number)) for cell in old]
         self.release(old)
         try:
             for cell in new:

@@ -87,10 +87,10 @@ TRAINED = ([0], [0], [0, 1], [1], [0, 1])
 
 
 def two_servers(rule: Any, **options: Any) -> tuple[sd.ClusterCoordinator, list[sd.Variable], sd.Optimizer, Callable[[int], Any]]:
-    cluster = options.pop("cluster", {"worker": 1, "ps": 2})
+    cluster, size = options.pop("cluster", {"worker": 1, "ps": 2}), options.pop("size", 3)
     strategy = sd.ParameterServerStrategy(sd.Cluster(cluster, **options.pop("of_cluster", {})), **options)
     with strategy.scope():
-        variables = [sd.Variable(np.full(3, first, np.float32), name=name) for name, first in (("a", 1.0), ("b", 2.0))]
+        variables = [sd.Variable(np.full(size, first, np.float32), name=name) for name, first in (("a", 1.0), ("b", 2.0))]
         optimizer = sd.Optimizer(rule)
     optimizer.build(variables)
 
@@ -125,6 +125,21 @@ def test_servers_count_the_updates_that_change_none_of_their_variables(make: Cal
 
 def schedule(rate: float) -> Any:
     return keras.optimizers.schedules.ExponentialDecay(rate, 1, 0.5)
+
+
+@pytest.mark.parametrize("numerics", ["deferred", "replay", "vmap", "eager"])
+def test_large_arrays_stay_where_they_are_while_an_update_is_counted(numerics: str) -> None:
+    size = (2 << 20) // 4
+    coordinator, variables, optimizer, step_of = two_servers(keras.optimizers.Adam(0.1), size=size, of_cluster={"numerics": numerics})
+    small = two_servers(keras.optimizers.Adam(0.1), of_cluster={"numerics": "eager"})
+    for number in range(len(TRAINED)):
+        coordinator.schedule(step_of(number))
+        small[0].schedule(small[3](number))
+    coordinator.join()
+    small[0].join()
+    for found, expected in zip(variables, small[1], strict=True):
+        np.testing.assert_allclose(found.numpy(), np.full(size, expected.numpy()[0]), rtol=2e-6)
+    assert int(optimizer.iterations.numpy()) == len(TRAINED)
 
 
 def test_all_servers_count_those_of_an_optax_rule_too() -> None:
