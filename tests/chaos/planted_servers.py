@@ -9,7 +9,7 @@ import pytest
 
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.queue import ClosureDecision, ClosureQueue
-from simdist.runtime.simulated import chain, rounds, server_recovery
+from simdist.runtime.simulated import rounds
 from simdist.runtime.simulated.calls import Call, ServerCall
 from simdist.runtime.simulated.chain import Chain
 from simdist.runtime.simulated.remembered import Remembered, Remembers
@@ -120,12 +120,6 @@ def one_shard_is_not_brought_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Chain, "held", most)
 
 
-def numbers_of_versions_go_back(patch: pytest.MonkeyPatch) -> None:
-    """A server that is restored counts from what was saved, so that a number stands for two versions."""
-    for module in (server_recovery, chain):
-        patch.setattr(module, "counted_on", lambda saved, held: saved)
-
-
 def changes_that_are_not_safe_stay(patch: pytest.MonkeyPatch) -> None:
     """A server that is restored has also what was not confirmed; its clients send it again."""
 
@@ -152,7 +146,6 @@ PLANTED: dict[str, Plant] = {
         a_round_is_done_where_one_server_did_not_answer,
         changes_are_confirmed_before_the_copy_has_them,
         one_shard_is_not_brought_back,
-        numbers_of_versions_go_back,
     )
 }
 """Those that a campaign finds within some hundred scenarios."""
