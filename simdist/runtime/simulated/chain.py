@@ -23,7 +23,7 @@ from functools import partial
 from simdist.program.values import num_bytes
 from simdist.runtime.membership import MemberChange, MemberDecision
 from simdist.runtime.simulated.calls import REPEAT_FOR_S
-from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery, counted_on
+from simdist.runtime.simulated.server_recovery import Change, Held, ServerRecovery
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 from simdist.trace.records import NO_CAUSE
@@ -137,12 +137,11 @@ class Chain(ServerRecovery):
 
     def died(self, task: Task) -> None:
         is_getting_back = task is self.task and not (self.is_serving or self.is_lost)
-        held = self.held()
         super().died(task)
         if is_getting_back:
             self._take_back()
             if self.has_copy:
-                self.kept.update(counted_on(self.held(), held))  # variables that were made since it was started again
+                self.kept.update(self.held())  # variables that were made since it was started again
         if task is self.task:
             self.is_copying = False
         if task is self.follower:

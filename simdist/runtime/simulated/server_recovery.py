@@ -19,7 +19,7 @@ from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
 from simdist.trace.records import NO_CAUSE
 
-__all__ = ["SERVER_RESTART_S", "Change", "Held", "ServerRecovery", "counted_on"]
+__all__ = ["SERVER_RESTART_S", "Change", "Held", "ServerRecovery"]
 
 SERVER_RESTART_S = 1.0
 
@@ -98,9 +98,8 @@ class ServerRecovery(ABC):
             self._reserved = {}  # went with the memory of its process
         if task is self.task and (self.is_serving or self.is_lost):  # else what was kept is still kept: it was not back yet
             self.is_serving = False
-            held = self.held()
             saved = self._saved()
-            self.is_lost, self.kept = saved is None, counted_on(saved or {}, held)
+            self.is_lost, self.kept = saved is None, saved or {}
             if saved is None:
                 self.forget()
 
@@ -160,11 +159,3 @@ class ServerRecovery(ABC):
         reserved, self._reserved = self._reserved, {}
         for name, size_bytes in reserved.items():
             self.task.memory.release(name, size_bytes)
-
-
-def counted_on(saved: Held, held: Held) -> Held:
-    """What is left of a server, with the numbers of the versions that it held when it died.
-
-    No number stands for two versions: workers still send updates that follow from lost ones, and their staleness counts these.
-    """
-    return {number: (bundle, held[number][1]) for number, (bundle, _) in saved.items()}

@@ -118,7 +118,6 @@ class Snapshots(ServerRecovery):
         saved = {number: self.last[number] for number in held if number in self.last}
         if len(saved) < len(held):
             return None
-        self._written = _versions(held)  # `last` is brought back with these numbers
         self.remembered.restore(self._known)
         return saved
 
