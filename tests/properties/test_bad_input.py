@@ -80,12 +80,13 @@ def test_closure_that_raises_gives_its_own_error_once(coordinator: sd.ClusterCoo
 
 
 def test_value_that_is_not_finite_names_task_and_time(coordinator: sd.ClusterCoordinator) -> None:
+    with coordinator.strategy.scope():
+        zero = sd.Variable(0.0, name="zero")
+
     @sd.function
     def step() -> object:
-        return sd.check_numerics(np.float32(0.0) / sd.get_strategy().variables[0].value, "ratio")
+        return sd.check_numerics(np.float32(0.0) / zero.value, "ratio")
 
-    with coordinator.strategy.scope():
-        sd.Variable(0.0, name="zero")
     coordinator.schedule(step)
     with pytest.raises(sd.errors.InvalidArgumentError, match=r"ratio.*worker:\d"):
         coordinator.join()
