@@ -63,10 +63,10 @@ def test_weights_that_replicas_clip_are_trained_on_from_the_slots_that_they_had(
             replicas.assign_in_replicas(1, lambda value: jnp.clip(value, -0.5, 0.5))
         for found, expected in zip(replicas.variables, alone.variables, strict=True):
             for copy in replicas.strategy.local_results(found):
-                np.testing.assert_allclose(copy, expected.value, rtol=2e-6)
+                np.testing.assert_allclose(copy, expected.value, rtol=1e-5)
     assert int(replicas.optimizer.iterations.numpy()) == 5
     for found, expected in zip(replicas.optimizer.wrapped.variables, alone.optimizer.variables, strict=True):
-        np.testing.assert_allclose(found.numpy(), expected.value, rtol=2e-6, err_msg=expected.path)
+        np.testing.assert_allclose(found.numpy(), expected.value, rtol=1e-5, err_msg=expected.path)
     assert replicas.variables[1].placement.spread == "replicas"
 
 
@@ -83,7 +83,7 @@ def test_the_state_of_an_optax_rule_goes_along_and_what_is_left_behind_is_droppe
             replicas.assign_in_replicas(1, lambda value: value * 0.5)
             values[1] = values[1] * 0.5
     for found, expected in zip(replicas.variables, values, strict=True):
-        np.testing.assert_allclose(found.numpy(), expected, rtol=2e-6)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
     assert int(replicas.optimizer.iterations) == 3
     # A copy has slots and two counts of its own, and nothing else has come.
     assert [after - then for after, then in zip(memory_of(replicas.strategy), before, strict=True)] == [2 * 4] * REPLICAS
@@ -122,6 +122,6 @@ def test_the_state_of_copies_goes_on_where_a_replica_leaves_and_comes_back(make:
         alone.optimizer.apply_gradients([(2 * strategy.num_replicas_in_sync * v.value, v) for v in alone.variables])
         for found, expected in zip(variables, alone.variables, strict=True):
             for copy in strategy.local_results(found):
-                np.testing.assert_allclose(copy, expected.value, rtol=2e-6)
+                np.testing.assert_allclose(copy, expected.value, rtol=1e-5)
     assert strategy.num_replicas_in_sync == 3
     assert memory_of(strategy) == before

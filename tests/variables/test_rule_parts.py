@@ -119,7 +119,7 @@ def test_servers_count_the_updates_that_change_none_of_their_variables(make: Cal
         coordinator.schedule(step_of(number)).fetch()
         rule.apply_gradients([(2 * alone[which].value, alone[which]) for which in trained])
         for found, expected in zip(variables, alone, strict=True):
-            np.testing.assert_allclose(found.numpy(), expected.value, rtol=2e-6)
+            np.testing.assert_allclose(found.numpy(), expected.value, rtol=1e-5)
     assert int(optimizer.iterations.numpy()) == int(rule.iterations.value) == len(TRAINED)
 
 
@@ -138,7 +138,7 @@ def test_large_arrays_stay_where_they_are_while_an_update_is_counted(numerics: s
     coordinator.join()
     small[0].join()
     for found, expected in zip(variables, small[1], strict=True):
-        np.testing.assert_allclose(found.numpy(), np.full(size, expected.numpy()[0]), rtol=2e-6)
+        np.testing.assert_allclose(found.numpy(), np.full(size, expected.numpy()[0]), rtol=1e-5)
     assert int(optimizer.iterations.numpy()) == len(TRAINED)
 
 
@@ -160,7 +160,7 @@ def test_all_servers_count_those_of_an_optax_rule_too() -> None:
         ]
         state = (new[0]._replace(mu=keep[0], nu=keep[1]), *new[1:])
     for found, expected in zip(variables, values, strict=True):
-        np.testing.assert_allclose(found.numpy(), expected, rtol=2e-6)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
 
 
 def test_a_round_counts_once_where_it_changes_nothing_and_is_refused_where_some_of_its_closures_do() -> None:
@@ -174,7 +174,7 @@ def test_a_round_counts_once_where_it_changes_nothing_and_is_refused_where_some_
     rule.build(alone)
     for trained in ([0], [0, 1], [1]):
         rule.apply_gradients([(2 * alone[which].value, alone[which]) for which in trained])
-    np.testing.assert_allclose([v.numpy() for v in variables], [v.value for v in alone], rtol=2e-6)
+    np.testing.assert_allclose([v.numpy() for v in variables], [v.value for v in alone], rtol=1e-5)
     assert int(optimizer.iterations.numpy()) == 3
     coordinator.schedule(step_of(0))
     coordinator.schedule(step_of(3))
