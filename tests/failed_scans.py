@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from simdist.ledger import ledger as ledger_module
+from simdist.ledger import plans
 from simdist.ledger.replay import Machine
 
-__all__ = ["no_scan_may_fail"]
+__all__ = ["no_scan_may_fail", "scans_from_few_entries"]
 
 
 @contextmanager
@@ -29,3 +31,13 @@ def no_scan_may_fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(Machine, "run", run)
     yield
     assert not errors
+
+
+@contextmanager
+def scans_from_few_entries(monkeypatch: pytest.MonkeyPatch, table_bytes: int) -> Iterator[None]:
+    """Let short programs be computed in scans, of which none may fail, and arrays of so many bytes be tables."""
+    monkeypatch.setattr(ledger_module, "TABLE_BYTES", table_bytes)
+    monkeypatch.setattr(plans, "REPLAY_FROM", 40)
+    monkeypatch.setattr(plans, "TRIAL", 3)
+    with no_scan_may_fail(monkeypatch):
+        yield

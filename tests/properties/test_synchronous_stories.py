@@ -16,11 +16,9 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from failed_scans import no_scan_may_fail
+from failed_scans import scans_from_few_entries
 from sampling import sampled
 from simdist import keras
-from simdist.ledger import ledger as ledger_module
-from simdist.ledger import plans
 
 WIDTH, TABLE_BYTES = 4, 1_024
 STRATEGIES: dict[str, Callable[[str], Any]] = {
@@ -34,10 +32,7 @@ STRATEGIES: dict[str, Callable[[str], Any]] = {
 
 @pytest.fixture(autouse=True)
 def scans_from_few_entries_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(ledger_module, "TABLE_BYTES", TABLE_BYTES)
-    monkeypatch.setattr(plans, "REPLAY_FROM", 40)
-    monkeypatch.setattr(plans, "TRIAL", 3)
-    with no_scan_may_fail(monkeypatch):
+    with scans_from_few_entries(monkeypatch, TABLE_BYTES):
         yield
 
 
