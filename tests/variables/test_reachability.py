@@ -6,6 +6,7 @@ import gc
 from weakref import ref
 
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -65,6 +66,30 @@ def test_numbers_stay_while_a_variable_of_their_group_or_a_step_that_has_not_bee
         large("last")
     assert [variable.name for variable in strategy.variables] == ["Variable", "Variable"]
     assert (float(total.numpy()), float(beside.numpy())) == (MANY, 4.0)
+
+
+@pytest.mark.parametrize("memory", [100 * MANY, 14 * MANY], ids=["room", "full"])
+def test_a_group_stays_while_one_of_its_variables_can_be_reached(memory: int) -> None:
+    strategy = sd.OneDeviceStrategy("worker:0", sd.Cluster({"worker": 1}, hardware={"worker": Device(memory=memory)}))
+    with strategy.scope():
+        shared, last = sd.Variable(1.0), sd.Optimizer(optax.sgd(0.25))
+
+    def train(optimizer: sd.Optimizer, *variables: sd.Variable) -> None:
+        strategy.run(lambda: optimizer.apply_gradients([(variable.value, variable) for variable in variables]))
+
+    def train_with_another() -> None:
+        with strategy.scope():
+            another, first = large("another"), sd.Optimizer(optax.sgd(0.25))
+        train(first, shared, another)
+        assert shared.placement.cells[0].group is another.placement.cells[0].group
+
+    train_with_another()
+    gc.collect()
+    with strategy.scope():
+        for _ in range(2):  # where the device is full, the second one comes in the place of the first
+            sd.Variable(np.ones(2 * MANY, np.float32))
+    train(last, shared)
+    assert float(shared.numpy()) == 0.5625  # each update takes a quarter
 
 
 def test_full_device_drops_what_nobody_can_reach_and_refuses_what_still_does_not_fit() -> None:
