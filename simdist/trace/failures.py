@@ -3,7 +3,8 @@
 A failure is a ``crash`` instant. It is *detected* and *restarted* by the first ``detect`` and ``restart`` instant of
 the same lane that was recorded after it and before the lane's next crash. The closures retried for it are the
 ``retry`` instants of that lane up to its restart, or up to the detection where that came later (or its next crash, or the
-end of the run); one of another lane may name the lane in a fact ``task``.
+end of the run); one of another lane may name the lane in a fact ``task``. The ``rollback`` instants of the lane before its
+next crash say how many updates of its variables were undone.
 
 Invariant: a moment that never came is None.
 
@@ -33,6 +34,7 @@ class Failure:
     detect: Instant | None
     restart: Instant | None
     retries: tuple[Instant, ...]
+    rollbacks: tuple[Instant, ...] = ()
 
 
 def failures(instants: Sequence[Instant]) -> list[Failure]:
@@ -79,6 +81,7 @@ class _Instants:
             self.instants[detect] if detect < last else None,
             self.instants[restart] if restart < last else None,
             tuple(self.instants[retry] for retry in retries if self.times_s[retry] <= until_s),
+            tuple(self.instants[rollback] for rollback in self.between((crash.lane, "rollback"), row, last)),
         )
 
     def between(self, key: tuple[str, str], first: int, last: int) -> list[int]:

@@ -75,6 +75,7 @@ GLYPHS = {
     "error": Glyph(TRIANGLE, "M0 -2.8L0 1M0 3.4L0 4"),
     "retry": Glyph(CIRCLE, f"{_arc(3.3, -30, -330)}M3.4 -4.3L3.1 -1.6L0.5 -1.9"),
     "cancel": Glyph(CIRCLE, "M-3.4 0L3.4 0"),
+    "rollback": Glyph(CIRCLE, "M0 -3.2L-3.2 0L0 3.2M3.8 -3.2L0.6 0L3.8 3.2"),
     "detect": Glyph(CIRCLE, f"{_arc(3.1, 0, 360)}{DOT}"),
     "restart": Glyph(CIRCLE, "M0 3.8L0 -3.4M-3 -0.6L0 -3.6L3 -0.6"),
     "heal": Glyph(CIRCLE, "M-3.2 0.2L-0.9 2.6L3.2 -2.4"),

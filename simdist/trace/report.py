@@ -8,6 +8,7 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from simdist.trace.summary_records import FailureSummary, LaneSummary, ServerSummary, Summary
 
@@ -97,12 +98,15 @@ def _server_table(servers: Mapping[str, ServerSummary]) -> list[str]:
 
 
 def _failure_table(failures: Sequence[FailureSummary]) -> list[str]:
-    header = ["crashed", "time_s", "detected_s", "restarted_s", "recovery_s", "retried_closures"]
+    # Only servers with recovery="checkpoint" or "replica" roll updates back.
+    counts: list[Literal["retried_closures", "rolled_back_updates"]] = ["retried_closures", "rolled_back_updates"]
+    counts = counts if any(failure["rolled_back_updates"] for failure in failures) else counts[:1]
+    header = ["crashed", "time_s", "detected_s", "restarted_s", "recovery_s", *counts]
     rows = [
         [
             failure["task"],
             *(_seconds(failure[key]) for key in ("time_s", "detected_s", "restarted_s", "recovery_s")),
-            str(failure["retried_closures"]),
+            *(str(failure[key]) for key in counts),
         ]
         for failure in failures
     ]

@@ -73,6 +73,7 @@ MARK_STYLES = {
         ("duplicate", ORANGE, 2),
         ("retry", PURPLE, 2),
         ("cancel", GREY, 2),
+        ("rollback", BROWN, 2),
         ("detect", BROWN, 1),
         ("restart", GREEN, 1),
         ("heal", GREEN, 1),

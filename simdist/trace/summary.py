@@ -67,7 +67,7 @@ def summary(trace: EventLog) -> Summary:
         - ``queues``: for each lane with a counter ``queue`` its ``mean`` over time and its ``max``;
         - ``critical_path``: ``end_s``, ``waited_s``, ``segments`` (how many) and ``seconds`` by category;
         - ``failures``: for each crash ``task``, ``time_s``, ``detected_s``, ``restarted_s``, ``recovery_s`` from crash to
-          restart, ``retried_closures``.
+          restart, ``retried_closures``, ``rolled_back_updates`` (of all groups of variables of a server, by its return).
 
         Times are virtual seconds.
 
@@ -233,4 +233,5 @@ def _failure(failure: Failure) -> FailureSummary:
         "restarted_s": restarted_s,
         "recovery_s": None if restarted_s is None else restarted_s - crashed_s,
         "retried_closures": len(failure.retries),
+        "rolled_back_updates": sum(int(str(rollback.facts["updates"])) for rollback in failure.rollbacks),
     }

@@ -75,6 +75,7 @@ class FailureSummary(TypedDict):
     restarted_s: float | None
     recovery_s: float | None
     retried_closures: int
+    rolled_back_updates: int
 
 
 class Summary(TypedDict):

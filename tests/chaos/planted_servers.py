@@ -120,6 +120,11 @@ def one_shard_is_not_brought_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Chain, "held", most)
 
 
+def numbers_of_versions_go_back(patch: pytest.MonkeyPatch) -> None:
+    """A server that is restored counts from what was saved, so that a number stands for two versions."""
+    patch.setattr(ServerRecovery, "_rolled_back", lambda self, saved, held: saved)
+
+
 def changes_that_are_not_safe_stay(patch: pytest.MonkeyPatch) -> None:
     """A server that is restored has also what was not confirmed; its clients send it again."""
 
@@ -146,6 +151,7 @@ PLANTED: dict[str, Plant] = {
         a_round_is_done_where_one_server_did_not_answer,
         changes_are_confirmed_before_the_copy_has_them,
         one_shard_is_not_brought_back,
+        numbers_of_versions_go_back,
     )
 }
 """Those that a campaign finds within some hundred scenarios."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from chaos.planted import errors_cancel_nothing
+from chaos.planted_servers import numbers_of_versions_go_back
 from simdist.chaos import Chips, Disturbance, Scenario, Wires, examine, run
 from simdist.chaos.evidence import Evidence, Print
 from simdist.chaos.examining import broken, evidence_of
@@ -275,6 +276,14 @@ SABOTAGED: dict[str, Callable[[pytest.MonkeyPatch], Scenario]] = {
 @pytest.mark.parametrize("name", list(SABOTAGED))
 def test_a_sabotaged_engine_breaks_the_invariant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert name in findings(SABOTAGED[name](monkeypatch))
+
+
+def test_versions_grow_also_where_a_server_goes_back_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    crash = Disturbance("crash", "ps:0", at_s=5e-3, figures={"restart_after": 1e-3})
+    gone_back = replace(SNAPSHOTS, options={**SNAPSHOTS.options, "rounds": [40]}, disturbances=(crash,))
+    assert findings(gone_back) == set()
+    numbers_of_versions_go_back(monkeypatch)
+    assert findings(gone_back) == {"versions-grow"}
 
 
 def test_every_invariant_is_seen_to_fail() -> None:

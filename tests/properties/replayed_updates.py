@@ -17,7 +17,7 @@ import numpy as np
 
 import simdist as sd
 from simdist import keras
-from simdist.trace import Span
+from simdist.trace import Instant, Span
 
 __all__ = ["RATE", "Ambiguous", "Replay", "Rule", "Training", "batch"]
 
@@ -135,6 +135,7 @@ class Replay:
     Attributes:
         parts: of the variables on each server.
         held: values and slots of these parts at each version.
+        counts: how many updates each version has.
         losses: of each closure, the losses of all its attempts that have changed something.
         counted: how often a step of each closure counts on each server.
     """
@@ -146,11 +147,13 @@ class Replay:
         for number, begin, end, device in training.parts():
             self.parts.setdefault(device, []).append((number, begin, end))
         self.held = {server: {0: [self._first(*part) for part in parts]} for server, parts in self.parts.items()}
+        self.counts = {server: {0: 0} for server in self.parts}
         self.losses: dict[int, list[float]] = {}
         self.counted: dict[tuple[str, int], int] = {}
         self._gradients: dict[Place, Arrays] = {}
         applied = [(span.end_s, partial(self._apply, span)) for span in self.updates]
-        for _, act in sorted([*self._computations(), *applied], key=itemgetter(0)):
+        returned = [(rollback.time_s, partial(self._roll_back, rollback)) for rollback in self.rollbacks]
+        for _, act in sorted([*self._computations(), *returned, *applied], key=itemgetter(0)):
             act()
 
     def _first(self, number: int, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
@@ -169,12 +172,14 @@ class Replay:
         return sorted((span for span in self.spans if span.category == "apply"), key=lambda span: span.end_s)
 
     @cached_property
-    def lasting(self) -> dict[tuple[str, int], Span]:
-        """The update that has made each version of each server.
+    def rollbacks(self) -> list[Instant]:
+        """Where servers went back: one that died may have applied updates of which its copy knew nothing."""
+        return self.training.cluster.trace.instants.where(category="rollback")
 
-        A server that has died may have applied some of which its copy knew nothing; their versions are made again.
-        """
-        return {(update.lane, update.facts["version"]): update for update in self.updates}
+    @cached_property
+    def undone(self) -> set[tuple[str, int]]:
+        """The server and the version of each update that was rolled back."""
+        return {(rollback.lane, version) for rollback in self.rollbacks for version in range(_back_to(rollback) + 1, _anew(rollback))}
 
     def _computations(self) -> list[tuple[float, Callable[[], None]]]:
         """The steps of which updates came to a server, and when they began to compute: then they had read."""
@@ -213,6 +218,7 @@ class Replay:
         read = [span for span in self._of("read", place[0]) if span.end_s <= moment_s + NEAR_S][-1]
         for server in self.parts.keys() - found:
             applied = [(0.0, 0), *((update.end_s, update.facts["version"]) for update in self.updates if update.lane == server)]
+            applied += [(rollback.time_s, _anew(rollback)) for rollback in self.rollbacks if rollback.lane == server]
             before, after = (max(version for end_s, version in applied if end_s <= at_s) for at_s in (read.start_s, read.end_s))
             if before != after:
                 raise Ambiguous(f"{place} has read version {before} to {after} of {server}")
@@ -235,11 +241,26 @@ class Replay:
 
     def _apply(self, update: Span) -> None:
         place, server, version = self._place(update), update.lane, update.facts["version"]
-        if self.lasting[server, version] is update:
+        if (server, version) not in self.undone:
             closure, _ = self._batch(place)
             self.counted[server, closure] = self.counted.get((server, closure), 0) + 1
         found, rule = self._gradients[place], self.training.rule
+        count = self.counts[server][version] = self.counts[server][version - 1] + 1
         self.held[server][version] = [
-            rule.apply(value, slots, found[number][begin:end], version)
+            rule.apply(value, slots, found[number][begin:end], count)
             for (number, begin, end), (value, slots) in zip(self.parts[server], self.held[server][version - 1], strict=True)
         ]
+
+    def _roll_back(self, rollback: Instant) -> None:
+        for known in self.held[rollback.lane], self.counts[rollback.lane]:
+            known[_anew(rollback)] = known[_back_to(rollback)]  # type: ignore[index,assignment]
+
+
+def _back_to(rollback: Instant) -> int:
+    """The version of which a server has the values again."""
+    return int(rollback.facts["version"])  # type: ignore[call-overload]
+
+
+def _anew(rollback: Instant) -> int:
+    """The version with which it goes on."""
+    return _back_to(rollback) + int(rollback.facts["updates"]) + 1  # type: ignore[call-overload]

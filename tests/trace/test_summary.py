@@ -93,7 +93,21 @@ def test_failure_is_followed_to_its_restart() -> None:
         "restarted_s": 3.0,
         "recovery_s": 2.0,
         "retried_closures": 1,
+        "rolled_back_updates": 0,
     }
+
+
+def test_updates_that_a_server_rolls_back_count_for_its_crash() -> None:
+    trace = Trace()
+    trace.instant("ps:0", "crash", "crash", 1.0)
+    trace.instant("ps:1", "rollback", "of another server", 1.5, variables="b", version=2, updates=1)
+    trace.instant("ps:0", "rollback", "3 updates rolled back", 2.0, variables="a", version=4, updates=3)
+    trace.instant("ps:0", "rollback", "1 updates rolled back", 2.0, variables="c", version=6, updates=1)
+    trace.instant("ps:0", "crash", "crash", 3.0)
+    trace.instant("ps:0", "rollback", "2 updates rolled back", 4.0, variables="a", version=8, updates=2)
+    assert [failure["rolled_back_updates"] for failure in trace.summary()["failures"]] == [4, 2]
+    header, first, second = format_summary(trace.summary()).splitlines()[-3:]
+    assert (header.split()[-1], first.split()[-1], second.split()[-1]) == ("rolled_back_updates", "4", "2")
 
 
 def test_retry_that_names_no_task_counts_for_the_failure_of_its_lane() -> None:

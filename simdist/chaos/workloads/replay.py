@@ -18,7 +18,7 @@ import numpy as np
 from simdist.chaos.workloads.base import EndedRun
 from simdist.chaos.workloads.plain import gradient, rows_of, update
 from simdist.chaos.workloads.regression import FEATURES, START
-from simdist.trace import Span
+from simdist.trace import Instant, Span
 from simdist.trace.records import task_of
 
 __all__ = ["Ambiguous", "Replay"]
@@ -55,6 +55,7 @@ class Replay:
         self.by_closure = by_closure
         self.spans = run.cluster.trace.spans
         self.retries = list(run.cluster.trace.instants.where(category="retry"))
+        self.rollbacks = list(run.cluster.trace.instants.where(category="rollback"))
         if run.silences.begun or (self.retries and not by_closure):
             raise Ambiguous("what a worker computed when nobody heard of it counts or not; its next batch is not known")
 
@@ -75,11 +76,19 @@ class Replay:
         for span in counting.values():
             step = self._first_within(span)
             moment_s = self._computed(step).start_s
-            before = max((one.facts["version"] for one in self.updates if one.end_s <= moment_s + _near(moment_s)), default=0)
-            rounds.setdefault(before, []).append(step)
+            rounds.setdefault(self._rounds_before(moment_s), []).append(step)
         if sorted(rounds) != list(range(len(rounds))):
             raise Ambiguous(f"rounds {sorted(rounds)} have updates")
         return [rounds[number] for number in sorted(rounds)]
+
+    def _rounds_before(self, moment_s: float) -> int:
+        """How many rounds of those that were not rolled back had been applied."""
+        applied: dict[str, int] = dict.fromkeys(self.rows, 0)
+        ends = [(span.end_s, span.lane, 1) for span in self.updates]
+        ends += [(mark.time_s, mark.lane, -mark.facts["updates"]) for mark in self.rollbacks]
+        for end_s, server, rounds in ends:
+            applied[server] += rounds if end_s <= moment_s + _near(moment_s) else 0
+        return max(applied.values())
 
     # -- each update when it comes --------------------------------------------------------------------------------------
 
@@ -91,6 +100,7 @@ class Replay:
         self._found: dict[Step, np.ndarray] = {}
         steps = {step: self._computed(step).start_s for step in map(self._step_of, self.updates)}
         acts: list[tuple[float, int, Callable[[], None]]] = []
+        acts += [(mark.time_s, 0, lambda mark=mark: self._roll_back(mark)) for mark in self.rollbacks]
         acts += [(span.end_s, 0, lambda span=span: self._apply(span)) for span in self.updates]
         acts += [(start_s, 1, lambda step=step: self._compute(step)) for step, start_s in steps.items()]
         for _, _, act in sorted(acts, key=lambda one: one[:2]):
@@ -106,6 +116,9 @@ class Replay:
         weights, speed = held[version - 1]
         held[version] = update(weights, speed, self._found[self._step_of(span)][self.rows[span.lane]], self.momentum)
 
+    def _roll_back(self, mark: Instant) -> None:
+        self._held[mark.lane][_anew(mark)] = self._held[mark.lane][mark.facts["version"]]
+
     def _whole(self, versions: dict[str, int]) -> np.ndarray:
         whole = np.zeros((FEATURES, 1))
         for server, rows in self.rows.items():
@@ -119,6 +132,7 @@ class Replay:
         for server in self.rows.keys() - found.keys():
             reads = [span for span in self._of("read", step.worker) if span.end_s <= moment_s + _near(moment_s)]
             applied = [(0.0, 0), *((span.end_s, span.facts["version"]) for span in self.updates if span.lane == server)]
+            applied += [(mark.time_s, _anew(mark)) for mark in self.rollbacks if mark.lane == server]
             before, after = (max(version for end_s, version in applied if end_s <= at_s) for at_s in (reads[-1].start_s, reads[-1].end_s))
             if before != after or self.run.processes.of(server):
                 raise Ambiguous(f"{step} has read version {before} to {after} of {server}")
@@ -193,6 +207,11 @@ class Replay:
         if not after:
             raise Ambiguous(f"{step} belongs to no closure")
         return min(after)[1]
+
+
+def _anew(rollback: Instant) -> int:
+    """The version with which a server goes on that has gone back."""
+    return rollback.facts["version"] + rollback.facts["updates"] + 1
 
 
 def _near(moment_s: float) -> float:

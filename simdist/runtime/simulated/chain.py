@@ -137,11 +137,12 @@ class Chain(ServerRecovery):
 
     def died(self, task: Task) -> None:
         is_getting_back = task is self.task and not (self.is_serving or self.is_lost)
+        held = self.held()
         super().died(task)
         if is_getting_back:
             self._take_back()
             if self.has_copy:
-                self.kept.update(self.held())  # variables that were made since it was started again
+                self.kept.update(self._rolled_back(self.held(), held))  # variables that were made since it was started again
         if task is self.task:
             self.is_copying = False
         if task is self.follower:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from simdist.program.values import Bundle, num_bytes
 from simdist.runtime.simulated.task import Incarnation, Task
@@ -25,6 +26,14 @@ SERVER_RESTART_S = 1.0
 
 Held = dict[int, tuple[Bundle, int]]
 """The versions of groups that a server holds, with their numbers."""
+
+
+class Rollback(NamedTuple):
+    """A group whose changes after a version, up to the newest, are undone."""
+
+    group: int
+    version: int
+    newest: int
 
 
 @dataclass(eq=False)
@@ -51,6 +60,9 @@ class Change:
 class ServerRecovery(ABC):
     """What is kept of one server, and how it is brought back.
 
+    Where it goes back to an older state, the trace has an instant ``rollback`` for each group: its variables, the ``version`` of which it
+    has the values again, and how many ``updates`` after that one are undone. The group goes on with the number of the version after these.
+
     Args:
         task: the server.
         clock, trace: the cluster's.
@@ -71,6 +83,7 @@ class ServerRecovery(ABC):
         self.is_serving = True
         self.is_lost = False
         self.kept: Held = {}
+        self._rollbacks: list[Rollback] = []  # of what is being brought back
         self._reserved: dict[str, int] = {}  # the memory for what is being brought back, by cell
 
     @abstractmethod
@@ -97,15 +110,16 @@ class ServerRecovery(ABC):
         if task is self.task:
             self._reserved = {}  # went with the memory of its process
         if task is self.task and (self.is_serving or self.is_lost):  # else what was kept is still kept: it was not back yet
-            self.is_serving = False
+            self.is_serving, self._rollbacks = False, []
+            held = self.held()
             saved = self._saved()
-            self.is_lost, self.kept = saved is None, saved or {}
+            self.is_lost, self.kept = saved is None, self._rolled_back(saved or {}, held)
             if saved is None:
                 self.forget()
 
     def lose(self) -> None:
         """What was kept is gone while the server is away."""
-        self.is_lost, self.kept = True, {}
+        self.is_lost, self.kept, self._rollbacks = True, {}, []
         self._give_up_reserved()
         self.is_serving = self.task.alive
         self.forget()
@@ -118,6 +132,30 @@ class ServerRecovery(ABC):
         else:
             self._reserve()
             self._bring_back(task.process, size_bytes)
+
+    def _rolled_back(self, saved: Held, held: Held) -> Held:
+        """What is left of what a server held, with numbers of versions that no other state has had.
+
+        To go back is a change like others: it takes the next number. Workers that had read a lost version still send updates, whose
+        staleness counts from it.
+        """
+        kept = dict(saved)
+        for number, (bundle, version) in saved.items():
+            newest = held[number][1]
+            if newest > version:
+                kept[number] = bundle, newest + 1
+                self._rollbacks.append(Rollback(number, version, newest))
+        return kept
+
+    def _record_rollbacks(self, restored: int) -> None:
+        """Record what the server has gone back to, after this record."""
+        rollbacks, self._rollbacks = self._rollbacks, []
+        for group, version, newest in rollbacks:
+            cells = self.states.groups[group].cells
+            variables = ", ".join(dict.fromkeys(cell.name for cell in cells if cell.kind != "slot"))
+            facts = {"variables": variables, "version": version, "updates": newest - version}
+            text = f"{newest - version} updates rolled back"
+            self.trace.instant(self.task.name, "rollback", text, self.clock.now, cause=restored, **facts)
 
     def held(self) -> Held:
         """What the server holds now."""
@@ -143,6 +181,7 @@ class ServerRecovery(ABC):
             self.task.name, "setup", text, began_s, self.clock.now, cause=self.task.trouble, bytes=size_bytes, groups=len(self.kept)
         )
         self.task.processor.last = self.task.trouble
+        self._record_rollbacks(self.task.trouble)
         self.kept, self.is_serving = {}, True
 
     def _kept_bytes(self) -> int:

@@ -111,6 +111,12 @@ class Snapshots(ServerRecovery):
         if len(self.states.bundles) > self._groups:
             self._write()
 
+    def died(self, task: Task) -> None:
+        super().died(task)
+        if task is self.task and not self.is_lost:
+            self.last.update(self.kept)  # the same numbers of versions
+            self._written = _versions(self.last)
+
     def _saved(self) -> Held | None:
         held = self.held()
         self.forget()
