@@ -35,10 +35,11 @@ from simdist.variables.keras_objects import (
     trained_variables,
 )
 from simdist.variables.loss_scaling import all_finite, unscaled, without_scale
-from simdist.variables.optimizer_rule import OptimizerRule, is_count
+from simdist.variables.optimizer_rule import OptimizerRule
 from simdist.variables.overwriting import is_overwritten, maxima_over_replicas, require_overwritable
 from simdist.variables.row_rule import warn_of_whole_tables
 from simdist.variables.rule_parts import require_counting, require_part
+from simdist.variables.rule_state import is_count
 from simdist.variables.variable import Variable
 from simdist.variables.wrapped_attributes import WrappedAttributes
 
@@ -107,7 +108,7 @@ class Optimizer(WrappedAttributes):
             >>> optimizer.iterations
             0
         """
-        self._rule([as_variable(variable) for variable in variables]).build()
+        self._rule([as_variable(variable) for variable in variables]).state.build()
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[ArrayLike | None, AnyVariable]], skip_gradients_aggregation: bool = False
@@ -222,7 +223,7 @@ class Optimizer(WrappedAttributes):
         """The state of an Optax transformation as variables of whole values, by path; that of a Keras optimizer is its own."""
         if is_keras_optimizer(self.wrapped):
             return {}
-        return {f"{number}/{path}": variable for number, rule in enumerate(self._rules) for path, variable in rule.state().items()}
+        return {f"{number}/{path}": variable for number, rule in enumerate(self._rules) for path, variable in rule.state.saved().items()}
 
     @property
     def rules(self) -> list[list[Variable]]:
@@ -232,7 +233,7 @@ class Optimizer(WrappedAttributes):
     @property
     def is_built(self) -> bool:
         """Whether the state of an Optax transformation exists, for the variables that it has changed."""
-        return bool(self._rules) and all(rule.is_built for rule in self._rules)
+        return bool(self._rules) and all(rule.state.is_built for rule in self._rules)
 
     @property
     def iterations(self) -> KerasVariable | ArrayLike:
@@ -251,7 +252,7 @@ class Optimizer(WrappedAttributes):
                 f"The count of steps of the optimizer was restored ({sum(waiting)}), and the step would have it as a constant, as it waits "
                 "for the variables of the optimizer. Call its build() with the variables before the step."
             )
-        return sum(waiting) + sum(rule.count() for rule in self._rules)
+        return sum(waiting) + sum(rule.state.count() for rule in self._rules)
 
 
 def _require_one_each(variables: Sequence[Variable]) -> None:
@@ -297,7 +298,7 @@ def renew_rules(optimizer: KerasOptimizer) -> None:
     """Let steps go on with what a Keras optimizer is now, where it has taken some."""
     rules: list[OptimizerRule] = vars(optimizer).get("_simdist_rules", [])
     for rule in rules:
-        rule.renew()
+        rule.state.renew()
 
 
 def as_variable(variable: AnyVariable) -> Variable:
