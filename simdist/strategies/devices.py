@@ -11,6 +11,7 @@ from simdist.ledger.sharded import is_jax_device
 
 __all__ = ["device_names", "few_devices", "jax_devices", "require_task"]
 
+NO_DEVICES = "chief", "worker", "ps", "evaluator", "job", "task", "replica"
 MOST_DEVICES = 100_000  # of one task; each takes about as much memory as a task
 
 
@@ -112,4 +113,9 @@ def _name(device: Any) -> str:
     found = re.fullmatch(r"(?:.*/)?(?:device:)?([a-z]+):(\d+)", str(device).strip().lower())
     if not isinstance(device, str) or found is None:
         raise InvalidArgumentError(f"{device!r} is no name of a device. Write for example 'gpu:0', or give a number of devices.")
+    if found[1] in NO_DEVICES:
+        raise InvalidArgumentError(
+            f"{device!r} names a task, and not a device of it. Write 'cpu:0' for its processor, or for example 'gpu:0'; with the task "
+            "'/job:worker/task:0/device:GPU:0'."
+        )
     return f"{found[1]}:{found[2]}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from contextlib import nullcontext
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -70,7 +72,7 @@ def test_numbers_stay_while_a_variable_of_their_group_or_a_step_that_has_not_bee
 
 @pytest.mark.parametrize("memory", [100 * MANY, 14 * MANY], ids=["room", "full"])
 def test_a_group_stays_while_one_of_its_variables_can_be_reached(memory: int) -> None:
-    strategy = sd.OneDeviceStrategy("worker:0", sd.Cluster({"worker": 1}, hardware={"worker": Device(memory=memory)}))
+    strategy = sd.OneDeviceStrategy(cluster=sd.Cluster({"worker": 1}, hardware={"worker": Device(memory=memory)}))
     with strategy.scope():
         shared, last = sd.Variable(1.0), sd.Optimizer(optax.sgd(0.25))
 
@@ -94,7 +96,7 @@ def test_a_group_stays_while_one_of_its_variables_can_be_reached(memory: int) ->
 
 def test_full_device_drops_what_nobody_can_reach_and_refuses_what_still_does_not_fit() -> None:
     cluster = sd.Cluster({"worker": 1}, hardware={"worker": Device(memory=10 * MANY)})
-    strategy = sd.OneDeviceStrategy("worker:0", cluster)
+    strategy = sd.OneDeviceStrategy(cluster=cluster)
     with strategy.scope():
         for number in range(5):
             cycle = [large(str(number))]
@@ -104,6 +106,29 @@ def test_full_device_drops_what_nobody_can_reach_and_refuses_what_still_does_not
             sd.Variable(np.ones(2 * MANY, np.float32), name="too large")
     assert [(record.variable, cluster.engine.memory(record.task).in_use_bytes) for record in strategy.placements()] == [("4", 4 * MANY)]
     assert repr(strategy).startswith("OneDeviceStrategy(1 in sync, 1 variables")
+
+
+@pytest.mark.parametrize("servers", [False, True])
+def test_a_step_that_finds_no_memory_gets_that_of_what_nobody_can_reach(servers: bool) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, hardware={"worker": Device(memory=10 * MANY)})
+    alone = sd.OneDeviceStrategy(cluster=cluster)
+    with alone.scope():
+        small = sd.Variable(1.0)
+        cycle: list[Any] = [large("dead")]
+        cycle.append(cycle)
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    step, args = sd.function(lambda x: x.sum()), (np.ones(2 * MANY, np.float32),)
+
+    def total() -> float:
+        return float(coordinator.schedule(step, args).fetch() if servers else alone.run(step, args))
+
+    with pytest.raises(ResourceExhaustedError, match="a step of"):
+        total()
+    with pytest.raises(ResourceExhaustedError) if servers else nullcontext():  # a coordinator says it to the next call, too
+        coordinator.join()
+    del cycle
+    assert total() == 2 * MANY
+    assert float(small.numpy()) == 1.0
 
 
 def test_model_that_was_trained_is_not_kept_by_devices_that_have_run_its_steps() -> None:

@@ -46,7 +46,7 @@ class WorkerDevices:
         programs = linked.programs if isinstance(linked, LinkedReplicas) else (linked,)
         found = list(map(self.world.prices.of, programs))
         for priced, processor in zip(found, self.processors, strict=True):
-            priced.require_memory(processor.memory)
+            priced.require_memory(processor.memory, self.world.states.make_room)
         return found
 
     def stop_computing(self) -> None:

@@ -5,13 +5,14 @@ Prices are computed once for each linked program; a linked program itself says n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from simdist.cost.changes import changing
 from simdist.cost.flops import Cost, cost_of
 from simdist.cost.memory import temporaries_bytes
+from simdist.errors import ResourceExhaustedError
 from simdist.hardware import MemoryAccount
 from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
@@ -49,14 +50,24 @@ class PricedProgram:
     peak_bytes: int
     read_bytes: dict[str, int]
 
-    def require_memory(self, memory: MemoryAccount) -> None:
+    def require_memory(self, memory: MemoryAccount, make_room: Callable[[], bool]) -> None:
         """Refuse a step that does not fit into a device's memory, beside what it holds already.
 
+        Args:
+            memory: of the device.
+            make_room: gives back what variables hold that nobody can reach any more; returns whether there was any.
+
         Raises:
-            ResourceExhaustedError: it does not.
+            ResourceExhaustedError: it does not fit.
         """
         needed = self.peak_bytes - self.read_bytes.get(memory.owner, 0)
-        memory.require(f"a step of {self.name} (what it reads, its batch, its arguments and its intermediate values)", needed)
+        what = f"a step of {self.name} (what it reads, its batch, its arguments and its intermediate values)"
+        try:
+            memory.require(what, needed)
+        except ResourceExhaustedError:
+            if not make_room():
+                raise
+            memory.require(what, needed)
 
 
 class Prices:

@@ -52,7 +52,8 @@ class SimulatedReplicaGroup:
     ) -> list[Bundle | None]:
         priced = list(map(self.world.prices.of, linked))
         for prices, member in zip(priced, local, strict=True):
-            prices.require_memory(self.world.tasks[member.task].processors[member.device].memory)
+            memory = self.world.tasks[member.task].processors[member.device].memory
+            prices.require_memory(memory, self.world.states.make_room)
         self._driver, self._local = current_fiber(), local
         if self.collective_group is None and self.world.silence.is_expected:
             self._listen(local)

@@ -93,17 +93,35 @@ def test_laying_arrays_beside_each_other_is_free(scene: Scene) -> None:
     assert [(cost.flops, cost.bytes_moved, cost.seconds) for cost in costs] == [(0, 0, 0.0)] * len(moves)
 
 
+def no_room() -> bool:
+    """Nothing can be given back."""
+    return False
+
+
 def test_what_lies_on_the_device_of_a_step_needs_no_copy_there(scene: Scene) -> None:
     priced = scene.prices.of(scene.linked(lambda: scene.small.value.sum() + scene.large.value.sum()))
     assert priced.read_bytes == {"ps:0": 40, "worker:0": 80}
     assert priced.peak_bytes >= 120
     account = MemoryAccount(priced.peak_bytes - 1, "chief:0")
     with pytest.raises(ResourceExhaustedError, match="chief:0"):
-        priced.require_memory(account)
-    priced.require_memory(MemoryAccount(priced.peak_bytes, "chief:0"))
-    priced.require_memory(MemoryAccount(priced.peak_bytes - 80, "worker:0"))
+        priced.require_memory(account, no_room)
+    priced.require_memory(MemoryAccount(priced.peak_bytes, "chief:0"), no_room)
+    priced.require_memory(MemoryAccount(priced.peak_bytes - 80, "worker:0"), no_room)
     with pytest.raises(ResourceExhaustedError, match="worker:0"):
-        priced.require_memory(MemoryAccount(priced.peak_bytes - 81, "worker:0"))
+        priced.require_memory(MemoryAccount(priced.peak_bytes - 81, "worker:0"), no_room)
+
+
+def test_a_step_that_does_not_fit_is_asked_again_after_room_was_made(scene: Scene) -> None:
+    priced = scene.prices.of(scene.linked(lambda: scene.small.value.sum()))
+    account = MemoryAccount(priced.peak_bytes + 3, "chief:0")
+    account.allocate("a dead variable", 4)
+
+    def make_room() -> bool:
+        account.release("a dead variable", 4)
+        return True
+
+    priced.require_memory(account, make_room)
+    assert account.in_use_bytes == 0
 
 
 @pytest.mark.parametrize(("takes", "bytes_each"), [(True, 4), (False, 0)])
