@@ -268,6 +268,11 @@ def run_job(function: Callable[..., Any]) -> tuple[int, int]:
     Raises:
         EndlessSavingError: a save was tried again and again.
     """
+    return job_with(function)[:2]
+
+
+def job_with(function: Callable[..., Any]) -> tuple[int, int, int]:
+    """As `run_job`, and how many saves have succeeded."""
     cluster = slow_cluster(workers=1)
     directory = cluster.directory("saved")
     taken: list[float] = []
@@ -291,13 +296,13 @@ def run_job(function: Callable[..., Any]) -> tuple[int, int]:
     run.join()
     if endless := [manager.endless for manager in managers if manager.endless]:
         raise EndlessSavingError(endless[0])
-    return len(taken), run.restarts["worker:0"]
+    return len(taken), run.restarts["worker:0"], sum(manager.saved for manager in managers)
 
 
 def survived(function: Callable[..., Any]) -> str | None:
     """A function that saves, or goes on without."""
     try:
-        taken, restarts = run_job(function)
+        taken, restarts, saved = job_with(function)
     except EndlessSavingError as error:
         return str(error)
     except (sd.errors.ResourceExhaustedError, sd.errors.AbortedError) as error:
@@ -306,6 +311,8 @@ def survived(function: Callable[..., Any]) -> str | None:
     if repeated > MOST_REPEATED:
         often = "once" if restarts == 1 else f"{restarts} times"
         return f"{repeated} steps were done again, at most {MOST_REPEATED} are allowed; the main was started again {often}."
+    if not saved:
+        return "no checkpoint was written: a crash later on would cost all steps. Let your function call manager.save()."
     return None
 
 

@@ -131,8 +131,11 @@ def by_hand(function: Callable[..., Any]) -> str | None:
     if isinstance(share, bool) or not isinstance(share, (int, float)):
         remote = " Its values are with the workers: fetch them." if isinstance(found, sd.RemoteValue) else ""
         return f"your function returned {described(found)}; expected is the share of the right examples, a number.{remote}"
-    if busy_seconds(cluster, begun_s, cluster.now).get("chief:0"):
+    busy_s = busy_seconds(cluster, begun_s, cluster.now)
+    if busy_s.get("chief:0"):
         return "the chief has counted by itself, and no worker helped. Schedule the step."
+    if not any(busy_s.values()):
+        return "no worker has counted anything. Schedule the step, once for each batch, and add up what comes back."
     problem, seconds = compared(share), cluster.now - begun_s
     if problem is None and seconds > LONGEST_S:
         return f"the share is right, but it took {seconds:.1f} s: one batch waits for the other. Schedule all of them before you wait."

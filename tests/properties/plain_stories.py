@@ -43,6 +43,7 @@ class PlainStory(Story):
         self.w, self.b, self.table = self.plain.values()  # type: ignore[assignment]
         self.is_adam = "Adam" in type(self.optimizer.wrapped).__name__
         self.updates = self.counted = 0
+        self.mean_of_all = np.ones(4)
         self.totals: Arrays = [np.zeros(4) for _ in range(self.replicas)]
         self.errors = [0.0, 0]
 
@@ -58,6 +59,14 @@ class PlainStory(Story):
         if isinstance(value, np.ndarray):
             return [value.astype(np.float64)] * self.replicas
         return [np.asarray(part, np.float64) for part in self.strategy.local_results(value)]
+
+    def mean_over(self, x: np.ndarray) -> Any:
+        """The mean; the last elements of an epoch may leave a replica without rows."""
+        with np.errstate(invalid="ignore"):
+            return x.sum() / np.float64(x.size)
+
+    def reduced(self, value: Any, how: str) -> Any:
+        return sum(value) / (len(value) if how == "mean" else 1)
 
     def see(self, value: Any) -> None:
         self.seen += value
@@ -114,8 +123,7 @@ class PlainStory(Story):
             self.totals[r] = self.totals[r] + x.sum(0)
             self.errors[0] += ((x - x @ self.plain["w"].values[r]) ** 2).mean(-1).sum()
             self.errors[1] += len(x)
-        with np.errstate(invalid="ignore"):  # the last elements of an epoch may leave a replica without rows
-            return [x.sum() / np.float64(x.size) for x in xs]
+        return list(map(self.mean_over, xs))
 
     def plain_differ(self, xs: Arrays) -> Arrays:
         return [x * (1 + r) + self.plain["b"].values[r] for r, x in enumerate(xs)]
@@ -128,6 +136,20 @@ class PlainStory(Story):
         self.plain["b"].values = [np.clip(x.sum(0) / 10, -1, 1) for x in xs]
         return [value.sum() for value in self.plain["b"].values]
 
+    def plain_average(self, xs: Arrays) -> Arrays:
+        self.mean_of_all = np.mean([self.mean_of_all * 0.5 + x.sum(0) for x in xs], axis=0)
+        return [self.mean_of_all.sum()] * self.replicas
+
+    def plain_merge(self, xs: Arrays) -> Arrays:
+        self.mean_of_all = self.mean_of_all + sum(self.mean_over(x) + b for x, b in zip(xs, self.plain["b"].values, strict=True))
+        return [x.sum() for x in xs]
+
+    def plain_several(self, xs: Arrays) -> Arrays:
+        for _ in range(2):
+            self.plain_train(xs)
+            self.plain_count(self.plain_differ(xs))
+        return self.plain_train_one(xs)
+
     def plain_fail(self, xs: Arrays) -> Arrays:
         raise StepError
 
@@ -135,4 +157,13 @@ class PlainStory(Story):
         total = sum(self.totals) / (self.replicas if self.total.aggregation == sd.VariableAggregation.MEAN else 1)
         moments = [moment for name in ("w", "b", "table") for moment in self.plain[name].moments] if self.is_adam else []
         mean = self.errors[0] / self.errors[1] if self.errors[1] else 0.0
-        return [*(variable.numpy() for variable in self.plain.values()), self.counted, total, mean, self.updates, RATE, *moments]
+        return [
+            *(variable.numpy() for variable in self.plain.values()),
+            self.counted,
+            total,
+            self.mean_of_all,
+            mean,
+            self.updates,
+            RATE,
+            *moments,
+        ]

@@ -21,6 +21,10 @@ STRATEGIES: dict[str, Callable[[str], Any]] = {
     "two devices": lambda numerics: sd.MirroredStrategy(2, cluster=sd.Cluster({"worker": 1}, numerics=numerics)),
     "six devices": lambda numerics: sd.MirroredStrategy(6, cluster=sd.Cluster({"worker": 1}, numerics=numerics)),
     "four workers": lambda numerics: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 4}, numerics=numerics)),
+    "two workers of two": lambda numerics: sd.MultiWorkerMirroredStrategy(
+        sd.Cluster({"worker": 2}, numerics=numerics), devices_per_worker=2
+    ),
+    "one that holds": lambda numerics: sd.CentralStorageStrategy(5, cluster=sd.Cluster({"worker": 1}, numerics=numerics)),
     "a slice": lambda numerics: sd.TPUStrategy(cluster=sd.TPUStrategy.make_cluster("v4-8", numerics=numerics)),
 }
 
@@ -48,12 +52,15 @@ class Story:
             self.table = self.variable((rows, WIDTH))
             self.count = sd.Variable(np.int32(0), trainable=False, aggregation="only_first_replica")
             self.total = sd.Variable(np.zeros(WIDTH, np.float32), aggregation=self.rng.choice(["sum", "mean"]), **local)
+            self.average = sd.Variable(np.ones(WIDTH, np.float32), trainable=False, aggregation="mean")
             self.mean = keras.metrics.MeanSquaredError()
             self.optimizer = sd.Optimizer(self.rng.choice([keras.optimizers.SGD, keras.optimizers.Adam])(0.01))
             self.dropout = keras.layers.Dropout(0.4, seed=3)
         self.optimizer.build([self.w, self.b, self.table])
         kinds = [name.removeprefix("step_") for name in dir(self) if name.startswith("step_")]
-        self.steps = {kind: self.step(kind) for kind in kinds if kind not in without}
+        if isinstance(self.strategy, sd.CentralStorageStrategy):
+            kinds.remove("assign")  # no replica has a value of its own
+        self.steps = {kind: self.step(kind) for kind in (*kinds, "several") if kind not in without}
         rows_of_all = self.numbers.normal(size=(50, WIDTH)).astype(np.float32)
         dataset = sd.Dataset.from_tensor_slices(rows_of_all).shuffle(50, seed=1).batch(4 * self.replicas).repeat()
         self.iterator = iter(self.strategy.distribute_dataset(dataset))
@@ -69,7 +76,18 @@ class Story:
 
     def step(self, kind: str) -> Callable[[Any], Any]:
         """What runs a step of a kind on all replicas."""
-        return sd.function(lambda x: self.strategy.run(getattr(self, f"step_{kind}"), args=(x,)))
+        run = self.strategy.run
+        if kind != "several":
+            return sd.function(lambda x: run(getattr(self, f"step_{kind}"), args=(x,)))
+
+        @sd.function
+        def several(x: Any) -> Any:
+            for _ in range(2):
+                run(self.step_train, args=(x,))
+                run(self.step_count, args=(run(self.step_differ, args=(x,)),))
+            return run(self.step_train_one, args=(x,))
+
+        return several
 
     # -- the steps ------------------------------------------------------------------------------------------------
 
@@ -101,6 +119,19 @@ class Story:
         context = sd.get_replica_context()
         return context.all_reduce("sum", x.sum(0)) * context.all_gather(x.sum(0, keepdims=True), axis=0).mean(0)
 
+    def step_average(self, x: Any) -> Any:
+        self.average.assign(self.average.value * 0.5 + x.sum(0))
+        return self.average.value.sum()
+
+    def step_merge(self, x: Any) -> Any:
+        def change(strategy: Any, value: Any) -> None:
+            strategy.extended.update(
+                self.average, lambda v, by: v.assign_add(by), args=(strategy.extended.reduce_to("sum", value, self.average),)
+            )
+
+        sd.get_replica_context().merge_call(change, args=(x.mean() + self.b.value,))
+        return x.sum()
+
     def step_draw(self, x: Any) -> Any:
         return self.dropout(x, training=True).sum() * self.w.value[0, 0]
 
@@ -126,6 +157,10 @@ class Story:
     def see(self, value: Any) -> None:
         self.seen += [np.asarray(part) for part in self.strategy.local_results(value)]
 
+    def reduced(self, value: Any, how: str) -> Any:
+        """The sum or the mean of what the replicas have."""
+        return np.asarray(self.strategy.reduce(how, value, axis=None))
+
     def phase(self) -> None:
         usual, how, results = self.rng.choice([*self.steps]), self.rng.choice(["same", "each", "kept", "next"]), list[Any]()
         for _ in range(self.rng.choice([2, 7, 30])):
@@ -139,6 +174,8 @@ class Story:
                 chosen.assign(chosen.numpy() * 0.5)
             if self.rng.random() < 0.05 and results:
                 self.see(results[-1])
+            if self.rng.random() < 0.05 and results:
+                self.seen.append(self.reduced(results[-1], self.rng.choice(["sum", "mean"])))
         for result in results[:: 1 + len(results) // 3] if self.rng.random() < 0.5 else ():
             self.see(result)
 
@@ -149,6 +186,6 @@ class Story:
 
     def ending(self) -> list[Any]:
         """The values at the end: of the variables, the metric and the optimizer."""
-        variables = [self.w, self.b, self.table, self.count, self.total]
+        variables = [self.w, self.b, self.table, self.count, self.total, self.average]
         optimizer = [variable.numpy() for variable in self.optimizer.wrapped.variables]
         return [*(variable.numpy() for variable in variables), np.asarray(self.mean.result()), *optimizer]

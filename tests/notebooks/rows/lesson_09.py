@@ -56,6 +56,10 @@ def saving_for_ever(manager: Any) -> Any:
             sd.sleep(1.0)
 
 
+def sleeping(manager: Any) -> None:
+    sd.sleep(100.0)
+
+
 ROWS = {
     "first_exercise": Rows(
         right=[82, 82.2, 75, 90],
@@ -94,6 +98,7 @@ ROWS = {
             (lambda manager: sys.exit(), "line"),
             (saving_for_ever, "it has saved 60 times: once is enough"),
             (lambda manager: None, "51 steps were done again"),
+            (sleeping, "no checkpoint was written"),
             (lambda manager: manager.checkpoints[-1], "IndexError"),
             ("save", "cannot be called"),
         ],

@@ -109,6 +109,7 @@ ROWS = {
             (lambda *given: round(by_hand(*given), 4), "came out as 0.8258; 0.825822 of the 10,007"),
             (without_the_last, "of the 10,007 examples are right"),
             (promise, "fetch them"),
+            (lambda coordinator, count, batches: 8264 / 10_007, "no worker has counted anything"),
             (0.8, "cannot be called"),
         ],
     ),
