@@ -28,7 +28,7 @@ def scans_from_few_entries_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("numerics", "seed"),
-    sampled([(numerics, seed) for numerics in ("deferred", "replay", "loop") for seed in range(100)], {("deferred", 5)}),
+    sampled([(numerics, seed) for numerics in ("deferred", "replay", "loop") for seed in range(100)], {("deferred", 32)}),
 )
 def test_any_story_has_the_bits_and_the_times_of_calls_at_once(numerics: str, seed: int) -> None:
     story, judge = Story(numerics, seed), Story("eager", seed)
@@ -40,7 +40,7 @@ def test_any_story_has_the_bits_and_the_times_of_calls_at_once(numerics: str, se
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("numerics", "seed"),
-    sampled([(numerics, seed) for numerics in ("deferred", "replay", "loop", "eager") for seed in range(100)], {("deferred", 3)}),
+    sampled([(numerics, seed) for numerics in ("deferred", "replay", "loop", "eager") for seed in range(100)], {("deferred", 33)}),
 )
 def test_any_story_has_the_numbers_of_plain_replicas(numerics: str, seed: int) -> None:
     story, plain = Story(numerics, seed, without={"draw"}), PlainStory(seed)
