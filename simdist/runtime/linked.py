@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
+from weakref import ref
 
 from simdist.program.collective import Collective
 from simdist.program.kernels import Kernel, kernel_of
@@ -192,10 +193,26 @@ class LinkedCollective:
 
 @dataclass(frozen=True)
 class OfRule:
-    """The rule of an optimizer that changes a group; it makes kernels for gradients of other forms, too."""
+    """The rule of an optimizer that changes a group; it makes kernels for gradients of other forms, too.
 
-    rule: UpdateRule
+    It does not keep the rule alive, and with it the variables: tasks remember the updates that they have sent for as long as they live.
+    Whatever runs or waits keeps its program, or the rule itself.
+    """
+
+    reference: ref[UpdateRule]
     group: Group
+
+    @classmethod
+    def of(cls, rule: UpdateRule, group: Group) -> OfRule:
+        """This rule for this group."""
+        return cls(ref(rule), group)
+
+    @property
+    def rule(self) -> UpdateRule:
+        """The rule."""
+        rule = self.reference()
+        assert rule is not None, "who asks keeps it"
+        return rule
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,7 +96,7 @@ class UpdateLinker:
         avals = self.packing.slot_avals[slot]
         kernel = self.kernels.get((rule, group, "count"), lambda: rule.counting_kernel(group))
         what = self.packing.number(), group.number, group.task, kernel, group.avals, avals, slot, 0, rule.combination
-        return Apply(*what, of_rule=OfRule(rule, group))
+        return Apply(*what, of_rule=OfRule.of(rule, group))
 
     def _part(self, op: Update, cells: Cells) -> Apply:
         group, slot = cells[0][1].group, self.packing.pack(self._dense(op, cells))
@@ -114,7 +114,7 @@ class UpdateLinker:
         else:
             kernel = self._dense_kernel(op, group, positions, (*avals, *(op.variables[number].aval for number, _ in sums)))
         what = self.packing.number(), group.number, group.task, kernel, group.avals, avals, slot, num_bytes(avals), combination_of(op), rows
-        of_rule = None if isinstance(op.rule, str) else OfRule(rule_of(op.rule), group)
+        of_rule = None if isinstance(op.rule, str) else OfRule.of(rule_of(op.rule), group)
         part = Apply(*what, positions, of_each=is_of_each(op), of_rule=of_rule)
         return self._with_sums(part, op, dense, sums) if sums else part
 

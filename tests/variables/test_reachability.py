@@ -142,3 +142,17 @@ def test_model_that_was_trained_is_not_kept_by_devices_that_have_run_its_steps()
     assert len(known) > 2
     del model
     assert (strategy.variables, [variable() for variable in known if variable() is not None]) == ([], [])
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "sync"}, {"mode": "bounded", "staleness": 2}], ids=str)
+def test_model_that_was_trained_by_workers_is_not_kept_by_tasks_that_have_sent_its_updates(options: dict[str, Any]) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 2}), **options)
+    rows = np.ones((8, 2), np.float32)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Embedding(9, 3), keras.layers.Flatten(), keras.layers.Dense(1)])
+        model.compile("adam", loss="mse")
+    dataset = sd.Dataset.from_tensor_slices((rows, rows[:, :1])).batch(4).repeat()
+    model.fit(dataset, steps_per_epoch=6, verbose=0)
+    assert len(strategy.variables) > 2
+    del model
+    assert strategy.variables == []

@@ -33,6 +33,7 @@ from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.simulation.kernel import Clock
 from simdist.trace import Trace
 from simdist.trace.records import NO_CAUSE
+from simdist.variables.update_rule import UpdateRule
 
 __all__ = ["Committer", "KeptUpdate", "RoundCaller", "RoundServer"]
 
@@ -48,6 +49,7 @@ class KeptUpdate:
         clock: its round.
         update, priced, operands: what changes, and with what.
         read_version: of its group, that its step has read; None if none.
+        rule: of an optimizer, by which it is combined with others: the step may have ended, and its program be gone.
     """
 
     clock: int
@@ -55,6 +57,7 @@ class KeptUpdate:
     priced: PricedProgram
     operands: Bundle | RowOperands
     read_version: int | None
+    rule: UpdateRule | None = None
 
 
 class RoundCaller(Protocol):
