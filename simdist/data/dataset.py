@@ -13,8 +13,9 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from simdist.arguments import flag, optional_flag
-from simdist.data import grouping, joining, reorder
+from simdist.data import grouping, reorder
 from simdist.data.caching import Cache
+from simdist.data.concatenating import concatenated
 from simdist.data.functions import Filter, Map
 from simdist.data.further_steps import FurtherSteps
 from simdist.data.hints import AUTOTUNE, require_hints
@@ -164,9 +165,7 @@ class Dataset(FurtherSteps):
         """
         if not isinstance(dataset, Dataset):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"concatenate was given {type(dataset).__name__}; expected a dataset; wrap it in from_tensor_slices")
-        if self.node.knows_spec and dataset.node.knows_spec:
-            joining.require_alike(self.node.spec(), dataset.node.spec())
-        return Dataset(joining.Concatenate(self._node, dataset.node), self._options.merge(dataset.options()))
+        return Dataset(concatenated(self._node, dataset.node), self._options.merge(dataset.options()))
 
     def unbatch(self) -> Dataset:
         """The b rows of each element of shape [b, ...], one by one, of shape [...]."""

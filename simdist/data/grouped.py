@@ -114,7 +114,7 @@ class GroupByWindow(Transform):
 
     def made_of(self, group: _Group) -> Element:
         """What the function makes of a group."""
-        return self.reduce_func(group.key, self.make(Held(streams.as_objects(group.elements), None, self.source)))
+        return self.reduce_func(group.key, self.make(Held(streams.as_objects(group.elements), None, self.source.spec)))
 
     def cardinality(self) -> int:
         return 0 if self.source.cardinality() == 0 else UNKNOWN

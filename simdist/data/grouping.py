@@ -20,7 +20,9 @@ from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["BatchRows", "Enumerate", "Unbatch"]
+__all__ = ["BatchRows", "Enumerate", "Unbatch", "require_room"]
+
+LARGEST_BATCH = 1 << 27  # elements that one element can be made of where the source has as many
 
 NOT_BATCHED = "unbatch needs elements whose components share a first axis; expected a batched dataset; remove unbatch()"
 
@@ -32,6 +34,7 @@ class BatchRows(Transform):
         self.batch_size = whole_number(batch_size, "batch_size", 1)
         self.drop_remainder = bool(drop_remainder)
         super().__init__(source, f"batch({batch_size})")
+        require_room(source, self.batch_size, self.label)
 
     @property
     def free(self) -> bool:
@@ -107,7 +110,9 @@ class Unbatch(Transform):
         return pull_rows
 
     def cardinality(self) -> int:
-        total = self.source.cardinality()
+        total, size = self.source.cardinality(), self.source.static_batch_size
+        if total > 0 and size is not None and self.source.full_batches:
+            return total * size
         return total if total in (0, INFINITE) else UNKNOWN
 
     def spec(self) -> Spec:
@@ -115,6 +120,21 @@ class Unbatch(Transform):
         if any(not leaf.shape for leaf in leaves):
             raise InvalidArgumentError(NOT_BATCHED)
         return structure, tuple(ArraySpec(leaf.shape[1:], leaf.dtype) for leaf in leaves)
+
+
+def require_room(source: Node, count: int, label: str) -> None:
+    """Refuse to put so many elements together that nobody would live to see the result, where the source has as many.
+
+    Raises:
+        InvalidArgumentError: a batch or window of a source that has no end, or a very late one, is too large.
+    """
+    total = source.cardinality() if count > LARGEST_BATCH else 0
+    if total == INFINITE or total > LARGEST_BATCH:
+        have = "has no end" if total == INFINITE else f"has {total:,} elements"
+        raise InvalidArgumentError(
+            f"{label} puts {count:,} elements together, and {source.describe()} {have}; expected at most {LARGEST_BATCH:,} elements; "
+            "put repeat() behind it, or take(n) before it"
+        )
 
 
 def rows_of(batch: Batch) -> list[Batch]:
@@ -141,7 +161,12 @@ class Enumerate(Transform):
 
         def pull_numbered(limit: int) -> Array:
             nonlocal position
-            chunk = pull(limit)
+            one_pass.stays = False
+            try:
+                chunk = pull(limit)
+            except Exception:
+                position += not one_pass.stays  # an element that is passed over keeps its number, as in tf.data
+                raise
             items = [self.element(position + offset, batch) for offset, batch in enumerate(chunk)]
             position += len(chunk)
             return streams.as_objects(items)

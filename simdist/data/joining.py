@@ -1,4 +1,4 @@
-"""Steps with several sources: zip, side by side, and concatenate, one after another.
+"""Elements of several sources: zip, side by side; and what holds for elements of all (one after another: concatenating.py).
 
 Where all sources have fixed, short orders, the result is one table of its own, and elements stay row numbers; every
 other combination is made element by element. A shuffle without a seed has no fixed order here, as its seed may become another one.
@@ -15,14 +15,14 @@ import numpy as np
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.caching import cached_shuffles_of, shuffles_of
-from simdist.data.leaves import Array, ArraySpec, Leaves, Structure, is_text, structure_of, unflatten
+from simdist.data.leaves import Array, ArraySpec, Structure, is_text, structure_of, unflatten
 from simdist.data.nodes import INFINITE, LARGEST_CYCLE, UNKNOWN, Node, Pass, Spec
 from simdist.data.sources import NoElementsError
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["Concatenate", "Zip", "require_alike"]
+__all__ = ["Zip", "common_batch_size", "is_short", "kind_of", "require_alike", "spec_of_all", "spec_of_element"]
 
 
 class Zip(Node):
@@ -118,95 +118,6 @@ class Zip(Node):
     def spec(self) -> Spec:
         specs = [source.spec() for source in self.sources]
         return self.compose([structure for structure, _ in specs]), tuple(leaf for _, part in specs for leaf in part)
-
-
-class Concatenate(Node):
-    """All elements of one source, then all of another."""
-
-    def __init__(self, first: Node, second: Node) -> None:
-        self.first, self.second = first, second
-        self.sources = (first, second)
-        self.label = f"concatenate({second.describe()})"
-        self.found: Table | None = None
-        self.decided = False
-
-    def table(self) -> Table | None:
-        if not self.decided:
-            self.found = None
-            with suppress(Exception):
-                self.found = self.joined()
-            self.decided = True
-        return self.found
-
-    def joined(self) -> Table | None:
-        """One table of the rows of both, where both have fixed, short orders of rows that look alike."""
-        if not all(map(is_short, self.sources)):
-            return None
-        parts: list[Leaves] = []
-        tables = [table for source in self.sources if (table := source.table())]
-        if tables[0].structure != tables[1].structure or tables[0].leaf_specs() != tables[1].leaf_specs():
-            return None
-        for source, table in zip(self.sources, tables, strict=True):
-            parts.append(table.take(streams.drained(source.open(Pass()))))
-        return Table.from_leaves([np.concatenate(columns) for columns in zip(*parts, strict=True)], tables[0].structure)
-
-    @property
-    def free(self) -> bool:
-        return self.first.free and self.second.free
-
-    @property
-    def fixed(self) -> bool:
-        return self.table() is not None
-
-    @property
-    def static_batch_size(self) -> int | None:
-        return common_batch_size(self.sources)
-
-    @property
-    def full_batches(self) -> bool:
-        return self.static_batch_size is not None and all(source.full_batches for source in self.sources)
-
-    def batched_table(self) -> Table | None:
-        table = self.first.batched_table()
-        return table if table is self.second.batched_table() else None
-
-    def over(self, sources: tuple[Node, ...]) -> Node:
-        return Concatenate(*sources)
-
-    def open(self, one_pass: Pass) -> Pull:
-        table = self.table()
-        if table is not None:
-            return streams.from_rows(np.arange(table.num_rows, dtype=np.int32))
-        pull = self.first.open_elements(one_pass)
-        first: Spec | None = None
-        in_second = False
-
-        def pull_next(limit: int) -> Array:
-            nonlocal pull, first, in_second
-            chunk = pull(limit)
-            if not len(chunk) and not in_second:
-                in_second = True
-                pull = self.second.open_elements(one_pass)
-                chunk = pull(limit)
-                if len(chunk) and first is not None:
-                    require_alike(first, spec_of_element(chunk[0]))
-            if len(chunk) and first is None:
-                first = spec_of_element(chunk[0])
-            return chunk
-
-        return pull_next
-
-    def cardinality(self) -> int:
-        totals = [source.cardinality() for source in self.sources]
-        if INFINITE in totals:
-            return INFINITE
-        return UNKNOWN if UNKNOWN in totals else sum(totals)
-
-    def spec(self) -> Spec:
-        return spec_of_all(self.sources)
-
-    def describe(self) -> str:
-        return f"{self.first.describe()}.{self.label}"
 
 
 def spec_of_all(nodes: tuple[Node, ...]) -> Spec:

@@ -184,11 +184,17 @@ def row_batches(source: Pull, table: Table, size: int, drop_remainder: bool) -> 
 
     def pull(limit: int) -> Array:
         nonlocal buffer, at, ended, ahead
-        while len(buffer) - at < size and not ended:
-            more = source(max(ahead, size))
-            ahead = min(2 * ahead, READ_AHEAD)
-            ended = not len(more)
-            buffer, at = np.concatenate((buffer[at:], more)), 0
+        parts, found = [buffer[at:]], len(buffer) - at
+        try:
+            while found < size and not ended:
+                more = source(max(ahead, size))
+                ahead = min(2 * ahead, READ_AHEAD)
+                ended = not len(more)
+                parts.append(more)
+                found += len(more)
+        finally:  # rows before one that raises stay
+            if len(parts) > 1:
+                buffer, at = np.concatenate(parts), 0
         count = min(limit, (len(buffer) - at) // size)
         start, at = at, at + count * size
         items = [Batch(table, buffer[low : low + size]) for low in range(start, at, size)]

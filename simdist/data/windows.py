@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -18,8 +18,9 @@ from simdist.arguments import flag, whole_number
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.caching import for_one_pass, new_pass
+from simdist.data.grouping import require_room
 from simdist.data.joining import spec_of_element
-from simdist.data.leaves import Array, Element, ElementFunction, Structure, structure_of, unflatten
+from simdist.data.leaves import Array, ArraySpec, Element, ElementFunction, Structure, structure_of, unflatten
 from simdist.data.nested import PROBED, Members, inner_dataset, interleaved, spec_of_members
 from simdist.data.nodes import UNKNOWN, Node, Pass, Spec, Transform, single_rows
 from simdist.data.pipeline import Pipeline
@@ -41,10 +42,10 @@ class Held(Node):
     Args:
         elements: the array of a stream.
         table: that they are rows of; None for objects.
-        like: a step that says what they look like where there are none.
+        like: says what they look like where there are none.
     """
 
-    def __init__(self, elements: Array, table: Table | None, like: Node) -> None:
+    def __init__(self, elements: Array, table: Table | None, like: Callable[[], Spec]) -> None:
         self.elements, self.rows, self.like = elements, table, like
         self.label = f"a window of {len(elements)}"
 
@@ -71,7 +72,7 @@ class Held(Node):
     def spec(self) -> Spec:
         if self.rows is not None:
             return table_spec(self.rows)
-        return spec_of_element(self.elements[0]) if len(self.elements) else self.like.spec()
+        return spec_of_element(self.elements[0]) if len(self.elements) else self.like()
 
 
 class Extent:
@@ -141,6 +142,7 @@ class Windows(Generic[DatasetType]):
     """
 
     def __init__(self, source: Node, extent: Extent, make: Callable[[Node], DatasetType]) -> None:
+        require_room(source, extent.size, f"window({extent.size})")
         self._cutter = _Cutter(source, extent, make)
         self._make = make
 
@@ -198,20 +200,30 @@ class _Cutter:
     def datasets(self, elements: Array, table: Table | None) -> Element:
         structure: Structure = table.structure if table is not None else elements[0].structure
         if structure == LEAF:
-            return self.make(Held(elements, table, self.source))
+            return self.make(Held(elements, table, self.source.spec))
         if table is not None and not table.pending:
-            nodes = [Held(elements, column, self.source) for column in self._columns]
+            nodes = [Held(elements, column, self.source.spec) for column in self._columns]
             return unflatten(structure, [self.make(node) for node in nodes])
         batches = list(elements) if table is None else single_rows(table, elements)
         parts = zip(*(batch.leaves() for batch in batches), strict=True)
         columns = [streams.as_objects([Batch(None, None, (part,), LEAF) for part in column]) for column in parts]
-        return unflatten(structure, [self.make(Held(column, None, self.source)) for column in columns])
+        return unflatten(structure, [self.make(Held(column, None, self.source.spec)) for column in columns])
+
+    def empty(self) -> Element:
+        """A window without elements, which says what those of others look like."""
+        structure, leaves = self.source.spec()
+        likes: list[Callable[[], Spec]] = [partial(_single, leaf) for leaf in leaves]
+        return unflatten(structure, [self.make(Held(streams.NOTHING, None, like)) for like in likes])
 
     @cached_property
     def _columns(self) -> list[Table]:
         table = self.source.table()
         assert table is not None
         return [Table.from_leaves([column], LEAF) for column in table.columns]
+
+
+def _single(leaf: ArraySpec) -> Spec:
+    return LEAF, (leaf,)
 
 
 class FlatWindows(Transform):
@@ -253,6 +265,7 @@ class FlatWindows(Transform):
         next_window = self.cutter.open(one_pass)
         try:
             windows = [window for _ in range(PROBED if self.source.free else 1) if (window := next_window()) is not None]
+            windows = windows or [self.cutter.empty()]
             return spec_of_members((inner_dataset(self.made_of(window), "window.flat_map", self.fn) for window in windows), self)
         finally:
             reach.put_back()
