@@ -24,6 +24,8 @@ from simdist.cluster import ClusterSpec, SimpleClusterResolver, TFConfigClusterR
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import RemoteValue
 from simdist.data import AUTOTUNE, ArraySpec, AutoShardPolicy, Dataset, Options
+from simdist.data.absent_names import OF_THE_PACKAGE as _OF_THE_PACKAGE
+from simdist.data.absent_names import refusal as _refusal
 from simdist.debugging import debug
 from simdist.faults.plan import FaultPlan
 from simdist.input import DatasetCreator, DistributedDataset, DistributedIterator, InputContext, InputOptions, InputReplicationMode
@@ -82,7 +84,7 @@ def __getattr__(name: str) -> _types.ModuleType:
     """Modules that few programs need are imported when they are asked for."""
     if name in _LATE:
         return _importlib.import_module(f"simdist.{name}")
-    raise AttributeError(f"module 'simdist' has no attribute {name!r}")
+    raise _refusal("module 'simdist'", name, _OF_THE_PACKAGE.get(name))
 
 
 def _know_keras() -> None:

@@ -43,7 +43,7 @@ class Concatenate(Node):
     def joined(self) -> Table | None:
         """One table of the rows of all, where all have fixed, short orders of rows that look alike."""
         tables = [table for source in self.sources if is_short(source) and (table := source.table())]
-        if len(tables) < len(self.sources) or any(not looks_like(table, tables[0]) for table in tables[1:]):
+        if len(tables) < len(self.sources) or any(not has_rows_of(table, tables[0]) for table in tables[1:]):
             return None
         orders = [streams.drained(source.open(Pass())) for source in self.sources]
         if sum(map(len, orders[:-1])) > LARGEST_CYCLE:
@@ -135,6 +135,6 @@ def checked_spec(first: Spec | None, element: Batch) -> Spec:
     return first or found
 
 
-def looks_like(one: Table, other: Table) -> bool:
+def has_rows_of(one: Table, other: Table) -> bool:
     """Whether the rows of two tables have one structure, and equal shapes and dtypes."""
     return one.structure == other.structure and one.leaf_specs() == other.leaf_specs()

@@ -14,6 +14,7 @@ import numpy as np
 from simdist.arguments import whole_number
 from simdist.data import streams
 from simdist.data.batch import Batch, stack
+from simdist.data.functions import each
 from simdist.data.leaves import Array, ArraySpec, flatten, spec_of, structure_of, unflatten
 from simdist.data.nodes import INFINITE, UNKNOWN, Node, Pass, Spec, Transform
 from simdist.data.streams import Pull
@@ -159,19 +160,21 @@ class Enumerate(Transform):
         pull = self.source.open_elements(one_pass)
         position = self.start
 
-        def pull_numbered(limit: int) -> Array:
+        def pull_counted(limit: int) -> Array:
             nonlocal position
             one_pass.stays = False
             try:
-                chunk = pull(limit)
+                return pull(limit)
             except Exception:
-                position += not one_pass.stays  # an element that is passed over keeps its number, as in tf.data
+                position += not one_pass.stays  # an element that is passed over has a number, too, as in tf.data
                 raise
-            items = [self.element(position + offset, batch) for offset, batch in enumerate(chunk)]
-            position += len(chunk)
-            return streams.as_objects(items)
 
-        return pull_numbered
+        def numbered(batch: Batch) -> Batch:
+            nonlocal position
+            position += 1
+            return self.element(position - 1, batch)
+
+        return each(pull_counted, numbered)
 
     def element(self, position: int, batch: Batch) -> Batch:
         leaves, structure = batch.leaves(), batch.structure

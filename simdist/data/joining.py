@@ -164,6 +164,7 @@ def require_alike(first: Spec, second: Spec) -> None:
 
 
 def spec_of_element(element: Batch) -> Spec:
+    """What one element is like, with the shapes that it has."""
     structure, leaves = element.signature
     return structure, tuple(ArraySpec(shape, name) for shape, name in leaves)
 

@@ -9,8 +9,9 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
+from simdist.data.absent_names import OF_DATASETS, KnowsAbsentNames, refusal
 from simdist.data.folding import require_end
 from simdist.data.iterator import DatasetIterator
 from simdist.data.leaves import Element, Tree, unflatten
@@ -25,7 +26,7 @@ __all__ = ["Pipeline"]
 State = TypeVar("State")
 
 
-class Pipeline:
+class Pipeline(metaclass=KnowsAbsentNames):
     """A chain of steps with options; `Dataset` adds the methods that make and extend one.
 
     Args:
@@ -141,6 +142,11 @@ class Pipeline:
     def _then(self, node: Node) -> Self:
         """This dataset with another last step."""
         return type(self)(node, self._options)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise refusal("'Dataset' object", name, OF_DATASETS.get(name))
 
     def __len__(self) -> int:
         count = self.cardinality()

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 import numpy as np
 
 from simdist.arguments import flag, whole_number
 from simdist.data import streams
+from simdist.data.absent_names import refusal
 from simdist.data.batch import Batch
 from simdist.data.caching import for_one_pass, new_pass
 from simdist.data.grouping import require_room
@@ -33,6 +34,13 @@ __all__ = ["Held", "Windows"]
 
 DatasetType = TypeVar("DatasetType", bound=Pipeline)
 
+STEPS = frozenset(  # of datasets; of windows they are steps of what flat_map makes of them
+    {
+        *("as_numpy_iterator", "batch", "cache", "concatenate", "element_spec", "enumerate", "filter", "interleave"),
+        *("map", "padded_batch", "prefetch", "reduce", "repeat", "shard"),
+        *("shuffle", "skip", "take", "unbatch", "with_options", "zip"),
+    }
+)
 LEAF = structure_of(0)  # of an element that is one array
 
 
@@ -175,6 +183,12 @@ class Windows(Generic[DatasetType]):
 
     def __bool__(self) -> bool:
         return True  # never a question of its length
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            one = f"windows.flat_map(lambda window: window.batch({self._cutter.extent.size})), which is a dataset, and then its {name}"
+            raise refusal("'Windows' object", name, one if name in STEPS else None)
 
     def __repr__(self) -> str:
         return f"{self._cutter.source.describe()}.window({self._cutter.extent.size})"

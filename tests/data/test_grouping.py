@@ -1,4 +1,4 @@
-"""Elements that have a first axis without `batch`: they count as batched, whatever they were written as."""
+"""Batches: elements that have a first axis without `batch`; batches that are too large; numbers of elements; and unbatching."""
 
 from __future__ import annotations
 
@@ -40,3 +40,86 @@ def test_elements_without_a_common_first_axis_are_not_batched(pure: bool) -> Non
             list(same.unbatch())
         with pytest.raises(InvalidArgumentError, match="without a common first axis"):
             iter(same).next_batch().split([1])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Dataset.range(3).repeat().batch(10**9),
+        lambda: Dataset.range(3).repeat().padded_batch(10**9),
+        lambda: Dataset.range(4).batch(2).repeat().rebatch(10**9),
+        lambda: Dataset.counter().batch(10**9),
+        lambda: Dataset.range(10**12).batch(10**9),
+        lambda: Dataset.range(3).repeat().window(10**9),
+    ],
+)
+def test_a_batch_that_would_never_be_full_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"puts 1,000,000,000 elements together, .* expected at most 134,217,728"):
+        make()
+
+
+def test_a_large_batch_of_few_elements_has_them_all() -> None:
+    assert Dataset.range(3).batch(10**9).get_single_element().tolist() == [0, 1, 2]
+    assert Dataset.range(3).repeat().take(5).padded_batch(10**9).get_single_element().tolist() == [0, 1, 2, 0, 1]
+
+
+def test_rows_of_a_large_batch_are_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+
+    def concatenate(parts: list[np.ndarray]) -> np.ndarray:
+        copied.append(sum(map(len, parts)))
+        return joined(parts)
+
+    joined = np.concatenate
+    dataset = Dataset.range(3).repeat().batch(1 << 20)
+    monkeypatch.setattr(np, "concatenate", concatenate)
+    assert next(iter(dataset)).shape == (1 << 20,)
+    assert sum(copied) <= 2 << 20
+
+
+def test_an_element_that_raises_keeps_its_number() -> None:  # numbers of TensorFlow
+    numbered = iter(Dataset.range(4).map(refusing_one).enumerate())
+    assert [int(x) for x in next(numbered)] == [0, 0]
+    with pytest.raises(ValueError, match="one"):
+        next(numbered)
+    assert [[int(x) for x in pair] for pair in numbered] == [[2, 2], [3, 3]]
+    behind = iter(Dataset.range(6).map(refusing_one).enumerate().shard(2, 0))
+    assert [int(x) for x in next(behind)] == [0, 0]  # the element before the one that raises is not lost with it
+    with pytest.raises(ValueError, match="one"):
+        next(behind)
+
+
+def test_an_element_that_a_cache_tries_again_gets_the_number_that_it_had() -> None:
+    tries: list[int] = []
+
+    def refusing_twice(x: int) -> int:
+        tries.append(x)
+        return refusing_one(x) if tries.count(1) < 3 else x
+
+    numbered = iter(Dataset.from_iterable(lambda: range(3)).map(refusing_twice, pure=False).cache().enumerate())
+    assert [int(x) for x in next(numbered)] == [0, 0]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="one"):
+            next(numbered)
+    assert [[int(x) for x in pair] for pair in numbered] == [[1, 1], [2, 2]]
+
+
+def refusing_one(x: int) -> int:
+    if x == 1:
+        raise ValueError("one")
+    return x
+
+
+@pytest.mark.parametrize(
+    ("dataset", "count"),
+    [
+        (Dataset.range(9).batch(4, drop_remainder=True), 8),
+        (Dataset.range(9).batch(4, drop_remainder=True).repeat(2), 16),
+        (Dataset.range(9).map(lambda x: x * 2).batch(2, drop_remainder=True).take(3), 6),
+        (Dataset.range(9).batch(4), -2),
+        (Dataset.range(9).repeat().batch(4, drop_remainder=True), -1),
+    ],
+)
+def test_unbatching_full_batches_gives_a_known_number(dataset: Dataset, count: int) -> None:  # numbers of TensorFlow
+    assert dataset.unbatch().cardinality() == count
+    assert count < 0 or len(list(dataset.unbatch())) == count

@@ -105,3 +105,22 @@ def test_each_row_of_a_series_is_predicted_from_the_rows_before_it() -> None:
     ((x, y),) = list(pairs)
     view = np.lib.stride_tricks.sliding_window_view(series, 5)
     assert np.array_equal(x, view[:, :4]) and np.array_equal(y, view[:, 4])
+
+
+@pytest.mark.parametrize(
+    ("dataset", "shapes"),
+    [
+        (Dataset.range(2).window(4, drop_remainder=True).flat_map(lambda window: window.batch(4)), [(None,)]),
+        (Dataset.range(0).window(2).flat_map(lambda window: window.batch(2, drop_remainder=True)), [(2,)]),
+        (
+            Dataset.from_tensor_slices((np.zeros((0, 3)), np.zeros(0)))
+            .window(2)
+            .flat_map(lambda x, y: Dataset.zip((x.batch(2), y.map(lambda value: value + 1).batch(2)))),
+            [(None, 3), (None,)],
+        ),
+    ],
+)
+def test_datasets_without_windows_say_what_their_elements_would_be_like(dataset: Dataset, shapes: list[Any]) -> None:
+    specs = dataset.element_spec
+    assert not list(dataset)
+    assert [spec.shape for spec in (specs if isinstance(specs, tuple) else (specs,))] == shapes

@@ -1,0 +1,75 @@
+"""Names of tf.data and TensorFlow that are not here: the error of each says what to write.
+
+Invariant: for ``hasattr``, ``getattr`` with a default, copying and pickling, an absent name is absent: the error is an AttributeError.
+
+Taught in lesson 01.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+__all__ = ["OF_DATASETS", "OF_THE_PACKAGE", "KnowsAbsentNames", "refusal"]
+
+RECORDS = "sd.Dataset.from_files(paths, read=fn), with a function from a path to the arrays or elements of that file"
+OF_DATASETS = {
+    "TFRecordDataset": RECORDS,
+    "fingerprint": "dataset.table.key, the digest of the rows, where there is a table",
+    "from_sparse_tensor_slices": "sd.Dataset.from_tensor_slices(matrix.toarray())",
+    "from_tensor": "sd.Dataset.from_tensors(element), or from_tensor_slices(arrays)",
+    "from_tensor_slice": "sd.Dataset.from_tensor_slices(arrays)",
+    "group_by_reducer": "group_by_window(...), or reduce(...)",
+    "load": f"np.savez(path, *arrays) where elements are saved, and {RECORDS}",
+    "make_initializable_iterator": "iter(dataset)",
+    "make_one_shot_iterator": "iter(dataset)",
+    "map_and_batch": "map(fn).batch(n)",
+    "map_with_legacy_function": "map(fn)",
+    "output_classes": "element_spec",
+    "output_shapes": "element_spec",
+    "output_types": "element_spec",
+    "ragged_batch": "padded_batch(n): arrays have no ragged axes",
+    "random": "sd.Dataset.counter().map(lambda i: np.random.default_rng(int(i)).integers(1 << 31))",
+    "rejection_resample": "one dataset for each class (filter), and sd.Dataset.sample_from_datasets(datasets, weights)",
+    "save": "np.savez(path, *arrays) of next(iter(dataset.batch(n))), and sd.Dataset.from_files(paths, read=fn) to read them",
+    "shuffle_and_repeat": "shuffle(n).repeat()",
+    "snapshot": "cache(), which keeps elements in memory, or files of your own: np.savez, and sd.Dataset.from_files(paths, read=fn)",
+    "sparse_batch": "batch(n) of dense rows: arrays are never sparse",
+}
+
+
+LAYER = "keras.layers.{} of `from simdist import keras`"
+OF_THE_PACKAGE = {
+    "CategoryEncoding": LAYER.format("CategoryEncoding"),
+    "CollectiveCommunication": "sd.CommunicationImplementation",
+    "CsvDataset": "sd.Dataset.from_files(paths), whose elements are lines, and a map that splits them; or read=fn with a reader of CSV",
+    "Discretization": LAYER.format("Discretization"),
+    "FixedLengthRecordDataset": "sd.Dataset.from_files(paths, read=lambda path: np.fromfile(path, dtype).reshape(-1, length))",
+    "GradientTape": "sd.value_and_grad(loss, variables)",
+    "Hashing": "a function in the dataset's map, for example lambda word: zlib.crc32(str(word).encode()) % num_bins",
+    "Normalization": LAYER.format("Normalization"),
+    "RaggedTensor": "arrays that padded_batch fills up",
+    "SparseTensor": "dense arrays",
+    "StaticVocabularyTable": "sd.StringLookup(vocabulary=..., num_oov_indices=...)",
+    "TFRecordDataset": RECORDS,
+    "TensorSpec": "sd.ArraySpec(shape, dtype)",
+    "TextLineDataset": "sd.Dataset.from_files(paths)",
+}
+
+
+def refusal(owner: str, name: str, instead: str | None) -> AttributeError:
+    """The error of a name that is not there, with what to write.
+
+    Example:
+        >>> refusal("'Dataset' object", "save", "np.savez").args[0]
+        "'Dataset' object has no attribute 'save'. Write instead: np.savez"
+    """
+    return AttributeError(f"{owner} has no attribute {name!r}{'' if instead is None else f'. Write instead: {instead}'}", name=name)
+
+
+class KnowsAbsentNames(type):
+    """The class of classes whose absent class methods are those of tf.data."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            raise refusal(f"type object {cls.__name__!r}", name, OF_DATASETS.get(name))
