@@ -204,6 +204,8 @@ class Dataset(FurtherSteps):
     def cache(self, filename: str = "") -> Dataset:
         """Make each element once and remember it; a shuffle before this step keeps the order of its first iteration.
 
+        An element that cannot be made is tried again by the next pass; put `ignore_errors` before this step to do without it.
+
         Args:
             filename: empty, its default: elements are kept in memory.
 
