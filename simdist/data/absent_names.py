@@ -7,9 +7,10 @@ Taught in lesson 01.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import inspect
+from typing import TYPE_CHECKING, Any, NoReturn
 
-__all__ = ["OF_DATASETS", "OF_THE_PACKAGE", "KnowsAbsentNames", "refusal"]
+__all__ = ["OF_DATASETS", "OF_THE_PACKAGE", "KnowsAbsentNames", "of_property", "refusal"]
 
 RECORDS = "sd.Dataset.from_files(paths, read=fn), with a function from a path to the arrays or elements of that file"
 OF_DATASETS = {
@@ -54,6 +55,16 @@ OF_THE_PACKAGE = {
     "TensorSpec": "sd.ArraySpec(shape, dtype)",
     "TextLineDataset": "sd.Dataset.from_files(paths)",
 }
+
+
+def of_property(owner: object, name: str) -> Any:
+    """What a property gives that has raised an AttributeError, of a function of the user: Python takes it for an absent name, and forgets it.
+
+    Raises:
+        AttributeError: the same one again.
+    """
+    found = inspect.getattr_static(type(owner), name, None)
+    return None if not isinstance(found, property) or found.fget is None else found.fget(owner)
 
 
 def refusal(owner: str, name: str, instead: str | None) -> AttributeError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
-from simdist.data.absent_names import OF_DATASETS, KnowsAbsentNames, refusal
+from simdist.data.absent_names import OF_DATASETS, KnowsAbsentNames, of_property, refusal
 from simdist.data.folding import require_end
 from simdist.data.iterator import DatasetIterator
 from simdist.data.leaves import Element, Tree, unflatten
@@ -146,6 +146,7 @@ class Pipeline(metaclass=KnowsAbsentNames):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
+            of_property(self, name)
             raise refusal("'Dataset' object", name, OF_DATASETS.get(name))
 
     def __len__(self) -> int:

@@ -56,3 +56,9 @@ def test_elements_are_saved_and_read_as_the_error_says(tmp_path: Path) -> None:
 def test_random_numbers_are_drawn_as_the_error_says() -> None:
     numbers = Dataset.counter().map(lambda i: np.random.default_rng(int(i)).integers(1 << 31)).take(3)
     assert [int(x) for x in numbers] == [int(x) for x in numbers] and len({int(x) for x in numbers}) == 3
+
+
+def test_an_attribute_error_of_a_function_is_no_absent_name() -> None:
+    rows = Dataset.range(3).map(lambda number: number.no_such_method())
+    with pytest.raises(AttributeError, match="no_such_method"):
+        _ = rows.element_spec
