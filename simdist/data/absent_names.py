@@ -58,7 +58,7 @@ OF_THE_PACKAGE = {
 
 
 def of_property(owner: object, name: str) -> Any:
-    """What a property gives that has raised an AttributeError, of a function of the user: Python takes it for an absent name, and forgets it.
+    """What a property gives that has raised the AttributeError of a function: Python takes that for an absent name, and forgets it.
 
     Raises:
         AttributeError: the same one again.

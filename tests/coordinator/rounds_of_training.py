@@ -104,3 +104,13 @@ def by_hand(rounds: int, workers: int = 4, optimizer: Any = None) -> tuple[Any, 
         weights = tuple(optax.apply_updates(weight, update) for weight, (update, _) in zip(weights, changed, strict=True))
         states = [state for _, state in changed]
     return weights
+
+
+def killed(kind: str, task: str, at: float, **options: Any) -> Callable[[sd.Cluster], object]:
+    """A plan with one fault."""
+    return lambda cluster: getattr(cluster.faults, kind)(task, at=at, **options)
+
+
+def moments(count: int, last_s: float) -> list[float]:
+    """Seconds, evenly spread until the last one."""
+    return [last_s * (number + 0.5) / count for number in range(count)]
