@@ -19,7 +19,7 @@ from simdist.lookup.keys import IntegerKeys, TextKeys
 from simdist.lookup.values import integers_of, is_row_block, is_traced, text_of
 from simdist.lookup.worker_copies import TableCopies
 from simdist.program.narrowing import kept_dtype, narrowed
-from simdist.variables.state import PlacementRecord
+from simdist.variables.placement_record import PlacementRecord
 
 __all__ = ["KeyValueTensorInitializer", "StaticHashTable"]
 

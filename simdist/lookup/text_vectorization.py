@@ -29,7 +29,7 @@ from simdist.lookup.texts import (
 )
 from simdist.lookup.token_counts import batches_of
 from simdist.lookup.values import is_row_block, kept_integers, text_of
-from simdist.variables.state import PlacementRecord
+from simdist.variables.placement_record import PlacementRecord
 
 __all__ = ["TextVectorization"]
 

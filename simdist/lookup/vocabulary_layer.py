@@ -24,7 +24,7 @@ from simdist.lookup.keys import IntegerKeys, TextKeys
 from simdist.lookup.token_counts import TokenCounts, batches_of
 from simdist.lookup.vocabulary import SpecialTokens, checked_tokens, padded_weights
 from simdist.lookup.worker_copies import TableCopies
-from simdist.variables.state import PlacementRecord
+from simdist.variables.placement_record import PlacementRecord
 
 __all__ = ["VocabularyLayer"]
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from simdist.process_state import TaskLocal
-from simdist.variables.state import PlacementRecord
+from simdist.variables.placement_record import PlacementRecord
 
 __all__ = ["TableCopies", "TableHolder", "holding_tables"]
 

@@ -32,7 +32,8 @@ from simdist.runtime.updating import Assignment
 from simdist.runtime.work import LaunchedRun, Returned, WorkerPool
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.trace import Trace
-from simdist.variables.state import Cell, GroupVersions
+from simdist.variables.layout import GroupVersions
+from simdist.variables.state import Cell
 from simdist.variables.traffic import CellTraffic
 
 __all__ = ["PENDING", "Engine", "Later", "OperationResult", "Pending", "Promise", "StepInProgress", "TaskRuntime"]

@@ -56,7 +56,8 @@ from simdist.runtime.linking_updates import Piece, UpdateLinker
 from simdist.runtime.row_sums import MostIds, kept_rows
 from simdist.runtime.updating import piece_of
 from simdist.variables.handles import variable_of
-from simdist.variables.state import Cell, Layout
+from simdist.variables.layout import Layout
+from simdist.variables.state import Cell
 
 __all__ = ["link"]
 

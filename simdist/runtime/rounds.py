@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simdist.errors import FailedPreconditionError
 from simdist.runtime.linked import ApplyAll, LinkedProgram, ReadGroups, ReadWithRows
-from simdist.variables.state import Layout
+from simdist.variables.layout import Layout
 
 __all__ = ["require_one_step"]
 

@@ -23,8 +23,9 @@ from simdist.runtime.updating import Assignment
 from simdist.runtime.work import running_closure
 from simdist.variables.aggregation import increment_of_sum, no_combination
 from simdist.variables.handles import variable_of
+from simdist.variables.layout import Layout
 from simdist.variables.read_cache import cached_read
-from simdist.variables.state import Cell, Layout
+from simdist.variables.state import Cell
 from simdist.variables.variable import OwningStrategy, Placement, Variable
 
 __all__ = ["Store"]

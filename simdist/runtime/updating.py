@@ -17,8 +17,9 @@ from simdist.program.operations import Program, Update
 from simdist.program.values import Bundle, BundleType
 from simdist.variables.aggregation import VariableAggregation, is_sum_of_replicas
 from simdist.variables.handles import variable_of
+from simdist.variables.layout import Layout
 from simdist.variables.shard_range import ShardRange
-from simdist.variables.state import Cell, Layout, Owner, owner_of
+from simdist.variables.state import Cell, Owner, owner_of
 from simdist.variables.update_rule import Combination, rule_of
 
 __all__ = ["Assignment", "assigning", "cells_by_owner", "combination_of", "is_by_rows", "is_of_each", "piece_of", "join_groups", "prepare"]

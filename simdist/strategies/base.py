@@ -30,8 +30,9 @@ from simdist.strategies.placements import placement_records
 from simdist.strategies.placing import hold_table, place_new
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.values_from_function import ValueContext, values_from_function
+from simdist.variables.placement_record import PlacementRecord
 from simdist.variables.reachability import KnownVariables
-from simdist.variables.state import Cell, PlacementRecord
+from simdist.variables.state import Cell
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["Strategy", "TrainingStrategy"]

@@ -11,7 +11,8 @@ from dataclasses import replace
 from itertools import chain
 
 from simdist.lookup.worker_copies import TableCopies
-from simdist.variables.state import Cell, PlacementRecord
+from simdist.variables.placement_record import PlacementRecord
+from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
 __all__ = ["placement_records"]

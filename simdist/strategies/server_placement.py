@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simdist.errors import InvalidArgumentError
-from simdist.variables.state import Layout
+from simdist.variables.layout import Layout
 
 __all__ = ["PLACEMENTS", "FewestBytes", "RoundRobin", "ServerPlacement", "server_placement"]
 

@@ -12,7 +12,9 @@ from dataclasses import fields
 from simdist.errors import InvalidArgumentError
 from simdist.runtime.base import Engine
 from simdist.trace.staleness import stale_updates, staleness_by_lane
-from simdist.variables.state import Cell, Layout, PlacementRecord
+from simdist.variables.layout import Layout
+from simdist.variables.placement_record import PlacementRecord
+from simdist.variables.state import Cell
 from simdist.variables.traffic import CellTraffic, HotRow, TrafficRecord, hottest_rows
 from simdist.variables.variable import Variable, VariableStore
 

@@ -33,7 +33,7 @@ from simdist.training.saved_variables import saved_variables
 from simdist.training.variable_roles import variable_roles
 from simdist.variables.aggregation import is_sum_of_replicas
 from simdist.variables.handles import Adopted
-from simdist.variables.state import PlacementRecord
+from simdist.variables.placement_record import PlacementRecord
 from simdist.variables.variable import Variable
 
 __all__ = ["AdoptedVariable", "KerasLibrary", "StepScope", "install", "noted_assignments"]

@@ -15,7 +15,8 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
 from simdist.program.tracing import Tracer
 from simdist.program.values import Aval
-from simdist.variables.state import Cell, Group, Layout, Owner
+from simdist.variables.layout import Layout
+from simdist.variables.state import Cell, Group, Owner
 from simdist.variables.update_rule import UpdateRule
 
 __all__ = ["MASKED", "MaskedRule", "update_masked"]

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 
 from simdist.program.arrays import Array
 from simdist.variables.keras_copies import Role
+from simdist.variables.layout import Layout
 from simdist.variables.slot_optimizer import SlotOptimizer
-from simdist.variables.state import Cell, Layout, Owner, owner_of
+from simdist.variables.state import Cell, Owner, owner_of
 
 __all__ = ["MovedState", "NumberedCells"]
 

@@ -24,6 +24,7 @@ from simdist.program.values import Aval
 from simdist.variables.handles import adopted, has_variable, variable_of
 from simdist.variables.independence import is_elementwise
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer, learning_rate_of
+from simdist.variables.layout import Layout
 from simdist.variables.row_rule import (
     RowUpdate,
     changed_state,
@@ -38,7 +39,7 @@ from simdist.variables.slot_optimizer import (
     keras_slot_optimizer,
     optax_slot_optimizer,
 )
-from simdist.variables.state import Cell, Group, Layout, Owner, owner_of
+from simdist.variables.state import Cell, Group, Owner, owner_of
 from simdist.variables.update_rule import UpdateRule
 from simdist.variables.variable import Variable
 

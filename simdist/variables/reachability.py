@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 from weakref import WeakValueDictionary, ref
 
-from simdist.variables.state import Cell, Group, Layout
+from simdist.variables.layout import Layout
+from simdist.variables.state import Cell, Group
 
 __all__ = ["DeadVariables", "KnownVariable", "KnownVariables", "Reachable"]
 

@@ -17,6 +17,7 @@ from simdist.program.tracing import active_tracer
 from simdist.variables.independence import require_independent, require_whole_or_elementwise
 from simdist.variables.keras_copies import Role, begins_with_values
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
+from simdist.variables.layout import Layout
 from simdist.variables.moved_state import MovedState
 from simdist.variables.optimizer_attributes import Fingerprint, fingerprint_of
 from simdist.variables.slot_optimizer import (
@@ -27,7 +28,7 @@ from simdist.variables.slot_optimizer import (
     renewed_slot_optimizer,
 )
 from simdist.variables.slots import OptimizerSlots, copies_of, require_one_value, unplaced, whole_of
-from simdist.variables.state import Cell, Layout, Owner, owner_of
+from simdist.variables.state import Cell, Owner, owner_of
 from simdist.variables.variable import Variable
 
 __all__ = ["RuleState", "is_count"]

@@ -23,8 +23,9 @@ from simdist.variables.aggregation import VariableAggregation, VariableSynchroni
 from simdist.variables.handles import adopted
 from simdist.variables.keras_copies import UNUSED_RATE, Role, apart, built_roles, copy_for, stand_in_for
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable
+from simdist.variables.layout import Layout
 from simdist.variables.slot_optimizer import SlotOptimizer
-from simdist.variables.state import Cell, Layout, Owner, owner_of
+from simdist.variables.state import Cell, Owner, owner_of
 from simdist.variables.variable import Placement, Variable
 
 __all__ = ["OptimizerSlots", "copies_of", "require_one_value", "unplaced", "whole_of"]

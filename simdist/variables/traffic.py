@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simdist.program.arrays import HostArray
-from simdist.variables.state import PlacementRecord
+from simdist.variables.placement_record import PlacementRecord
 
 __all__ = ["CellTraffic", "HotRow", "TrafficRecord", "hottest_rows"]
 

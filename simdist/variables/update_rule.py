@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 from simdist.program.kernels import Kernel
 from simdist.program.operations import RuleHandle, VariableHandle
 from simdist.program.values import Aval
-from simdist.variables.state import Cell, Group, Layout, Owner
+from simdist.variables.layout import Layout
+from simdist.variables.state import Cell, Group, Owner
 
 __all__ = ["Combination", "UpdateRule", "rule_of"]
 

@@ -37,12 +37,14 @@ from simdist.variables.arithmetic import Arithmetic
 from simdist.variables.first_value import first_value
 from simdist.variables.initial_shards import Initializer, Partitioning, initial_shards, takes_partitions
 from simdist.variables.keras_objects import KerasVariable
+from simdist.variables.layout import Layout
 from simdist.variables.overlapping import Overlapping
+from simdist.variables.placement_record import PlacementRecord
 from simdist.variables.reachability import Reachable
 from simdist.variables.read_cache import cached_read
 from simdist.variables.scatter import Scatter
 from simdist.variables.shard_range import ShardRange
-from simdist.variables.state import Cell, Layout, PlacementRecord
+from simdist.variables.state import Cell
 
 __all__ = ["OwningStrategy", "Placement", "Variable", "VariableAggregation", "VariableStore", "VariableSynchronization"]
 

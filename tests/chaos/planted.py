@@ -32,7 +32,7 @@ from simdist.runtime.simulated.world import World
 from simdist.simulation.kernel import Fiber
 from simdist.strategies.synchronous import elastic, resizing
 from simdist.training import adoption
-from simdist.variables.state import Layout
+from simdist.variables.layout import Layout
 
 __all__ = ["PLANTED", "Plant"]
 

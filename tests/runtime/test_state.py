@@ -12,7 +12,8 @@ from simdist.ledger.ledger import Ledger
 from simdist.program.values import Aval, Bundle
 from simdist.runtime.simulated.world import World
 from simdist.runtime.state import GroupStates
-from simdist.variables.state import Cell, Layout
+from simdist.variables.layout import Layout
+from simdist.variables.state import Cell
 from tests.runtime.simulated.machines import world
 
 

@@ -14,7 +14,7 @@ from simdist.runtime.linking import link
 from simdist.runtime.linking_kernels import KnownKernels
 from simdist.runtime.row_sums import most_ids
 from simdist.runtime.updating import prepare
-from simdist.variables.state import Layout
+from simdist.variables.layout import Layout
 
 __all__ = ["StepPrograms"]
 

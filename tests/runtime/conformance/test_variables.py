@@ -8,7 +8,8 @@ import pytest
 from simdist.errors import ResourceExhaustedError
 from simdist.program.values import aval_of
 from simdist.runtime.base import Engine
-from simdist.variables.state import Cell, Layout
+from simdist.variables.layout import Layout
+from simdist.variables.state import Cell
 from tests.runtime.conformance.conftest import MEMORY_BYTES, require_finite_memory
 from tests.runtime.conformance.driver import Driver
 

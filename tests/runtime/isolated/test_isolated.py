@@ -33,7 +33,8 @@ from simdist.runtime.wire.messages import (
     read_message,
 )
 from simdist.strategies.base import Strategy
-from simdist.variables.state import Cell, Group, Layout
+from simdist.variables.layout import Layout
+from simdist.variables.state import Cell, Group
 from tests.golden.problems import Linear, batches
 
 SUM: dict[str, Any] = {"synchronization": sd.VariableSynchronization.ON_READ, "aggregation": sd.VariableAggregation.SUM}

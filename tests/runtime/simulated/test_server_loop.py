@@ -16,7 +16,8 @@ from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.simulated.calls import ServerCall
 from simdist.trace.records import NO_CAUSE
-from simdist.variables.state import Cell, Group, Layout
+from simdist.variables.layout import Layout
+from simdist.variables.state import Cell, Group
 from tests.runtime.simulated.machines import world
 
 SECONDS = 2.0
