@@ -24,9 +24,11 @@ from simdist.runtime.work import running_closure
 from simdist.variables.aggregation import increment_of_sum, no_combination
 from simdist.variables.handles import variable_of
 from simdist.variables.layout import Layout
+from simdist.variables.placement import Placement
 from simdist.variables.read_cache import cached_read
 from simdist.variables.state import Cell
-from simdist.variables.variable import OwningStrategy, Placement, Variable
+from simdist.variables.variable import Variable
+from simdist.variables.variable_store import OwningStrategy
 
 __all__ = ["Store"]
 
@@ -43,7 +45,7 @@ class Store:
         strategy: whose variables they are.
     """
 
-    def __init__(self, engine: Engine, observed: Callable[[str], None], strategy: OwningStrategy | None = None) -> None:
+    def __init__(self, engine: Engine, observed: Callable[[str], None], strategy: OwningStrategy[Variable] | None = None) -> None:
         self.engine = engine
         self.strategy = strategy
         self.layout = Layout(engine.versions)
@@ -64,7 +66,7 @@ class Store:
 
     def _observe(self, variable: Variable) -> Array:
         self._between_steps()
-        placement: Placement = variable.placement
+        placement: Placement[Variable] = variable.placement
         self._require_own(variable)
         self._require_seen(variable)
         self.observed(variable.name)
@@ -145,7 +147,7 @@ class Store:
 
     def _changes(self, rule: str, variable: Variable, operand: Array) -> list[Change]:
         """What changes each cell of a variable."""
-        placement: Placement = variable.placement
+        placement: Placement[Variable] = variable.placement
         self._require_own(variable)
         self._require_seen(variable)
         if self.strategy is not None and placement.combine != "worker":
@@ -160,7 +162,7 @@ class Store:
         whole = [cell for cell, part in pieces if part is None]
         return [(whole, operand), *(([cell], operand[part.index]) for cell, part in pieces if part is not None)]
 
-    def _changes_of_sum(self, placement: Placement, operand: Array) -> list[Change]:
+    def _changes_of_sum(self, placement: Placement[Variable], operand: Array) -> list[Change]:
         """Each replica gets its share."""
         assert self.strategy is not None
         first, others = _shares(operand, self.strategy.num_replicas_in_sync)

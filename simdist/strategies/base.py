@@ -30,10 +30,11 @@ from simdist.strategies.placements import placement_records
 from simdist.strategies.placing import hold_table, place_new
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.values_from_function import ValueContext, values_from_function
+from simdist.variables.placement import Placement
 from simdist.variables.placement_record import PlacementRecord
 from simdist.variables.reachability import KnownVariables
 from simdist.variables.state import Cell
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["Strategy", "TrainingStrategy"]
 
@@ -45,7 +46,7 @@ class TrainingStrategy(Protocol):
     @property
     def num_replicas_in_sync(self) -> int: ...
     def scope(self) -> AbstractContextManager[Any]: ...
-    def place(self, variable: Variable, value: Array) -> Placement: ...
+    def place(self, variable: Variable, value: Array) -> Placement[Variable]: ...
     def run(self, fn: Callable[..., Tree], args: Sequence[Tree] = (), kwargs: dict[str, Tree] | None = None) -> Tree: ...
     def reduce(self, reduce_op: ReduceOp | str, value: Tree, axis: int | Sequence[int] | None) -> Tree: ...
     def gather(self, value: Tree, axis: int) -> Tree: ...
@@ -164,7 +165,7 @@ class Strategy(ReplicaOperations):
         """Place a new variable, with this first value."""
         place_new(self, variable, value)
 
-    def place(self, variable: Variable, value: Any) -> Placement:
+    def place(self, variable: Variable, value: Any) -> Placement[Variable]:
         """The cells of a new variable."""
         return self.whole(variable, value, self.default_device)
 
@@ -235,7 +236,7 @@ class Strategy(ReplicaOperations):
         """The task that holds variables which lie in one place."""
         return "worker:0" if "worker:0" in self.engine.task_names else self.engine.chief
 
-    def whole(self, variable: Variable, value: Any, task: str, kind: str = "parameter") -> Placement:
+    def whole(self, variable: Variable, value: Any, task: str, kind: str = "parameter") -> Placement[Variable]:
         """A placement of one cell."""
         cell = Cell(variable.name, aval_of(value), task, kind=kind)
         self.store.layout.add(cell, value)

@@ -21,7 +21,8 @@ from simdist.runtime.work import Drawn, LinkedStep, StepCall, StepResult, Worker
 from simdist.runtime.worker_replicas import ReplicaCalls
 from simdist.strategies.served_programs import ServedPrograms
 from simdist.strategies.worker_replicas import WorkerReplicas
-from simdist.variables.variable import VariableStore
+from simdist.variables.variable import Variable
+from simdist.variables.variable_store import VariableStore
 
 __all__ = ["CoordinatorSteps"]
 
@@ -32,7 +33,7 @@ class ServerStrategy(Protocol):
     """What running a step on the chief needs of a strategy with parameter servers."""
 
     engine: Engine
-    store: VariableStore
+    store: VariableStore[Variable]
     programs: ServedPrograms
     serving: Serving
     replicas: WorkerReplicas | None

@@ -43,10 +43,11 @@ from simdist.strategies.worker_copies import WorkerCopies
 from simdist.strategies.worker_replicas import WorkerReplicas
 from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
+from simdist.variables.placement import Placement
 from simdist.variables.read_cache import reading_once
 from simdist.variables.shard_range import ShardRange
 from simdist.variables.traffic import HotRow, TrafficRecord
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["ParameterServerStrategy"]
 
@@ -174,7 +175,7 @@ class ParameterServerStrategy(Strategy):
         refuse_variable_of_dataset(variable)
         super().create(variable, value)
 
-    def place(self, variable: Variable, value: Any) -> Placement:
+    def place(self, variable: Variable, value: Any) -> Placement[Variable]:
         """Metrics and counters go to the chief, all else to the servers in turn."""
         placement = self._served_variables.place(variable, value)
         return placement if self.replicas is None else self.replicas.guard(placement)

@@ -15,8 +15,9 @@ from simdist.program.tracing import active_tracer
 from simdist.runtime.base import Engine
 from simdist.runtime.store import Store
 from simdist.variables.handles import variable_of
+from simdist.variables.placement import Placement
 from simdist.variables.reachability import KnownVariables
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["hold_table", "place_new"]
 
@@ -29,7 +30,7 @@ class PlacingStrategy(Protocol):
     known_variables: KnownVariables[Variable]
     has_worker_copies: bool
 
-    def place(self, variable: Variable, value: Array, /) -> Placement: ...
+    def place(self, variable: Variable, value: Array, /) -> Placement[Variable]: ...
 
 
 def place_new(strategy: PlacingStrategy, variable: Variable, value: Array) -> None:

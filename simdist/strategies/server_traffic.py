@@ -16,7 +16,8 @@ from simdist.variables.layout import Layout
 from simdist.variables.placement_record import PlacementRecord
 from simdist.variables.state import Cell
 from simdist.variables.traffic import CellTraffic, HotRow, TrafficRecord, hottest_rows
-from simdist.variables.variable import Variable, VariableStore
+from simdist.variables.variable import Variable
+from simdist.variables.variable_store import VariableStore
 
 __all__ = ["hot_rows", "traffic_records"]
 
@@ -66,7 +67,7 @@ def _record(place: PlacementRecord, sums: CellTraffic, staleness: float | None) 
     )
 
 
-def hot_rows(engine: Engine, store: VariableStore, table: Variable, count: int) -> list[HotRow]:
+def hot_rows(engine: Engine, store: VariableStore[Variable], table: Variable, count: int) -> list[HotRow]:
     """The rows of a table that steps have looked up most often, the hottest first.
 
     Args:

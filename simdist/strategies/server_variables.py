@@ -23,10 +23,11 @@ from simdist.strategies.worker_copies import WorkerCopies
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import variable_of
 from simdist.variables.partitioners import checked_cut
+from simdist.variables.placement import Placement
 from simdist.variables.shard_range import ShardRange, equal_ranges
 from simdist.variables.sharded import ShardedVariable
 from simdist.variables.state import Cell
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["ServerVariables", "move_to_chief", "require_partitioner"]
 
@@ -47,7 +48,7 @@ class ServerVariables:
         self.partitioner = partitioner
         self.placement = placement
 
-    def place(self, variable: Variable, value: Array) -> Placement:
+    def place(self, variable: Variable, value: Array) -> Placement[Variable]:
         """The cells of a new variable, with this first value."""
         strategy = self.strategy
         if variable.per_worker:
@@ -59,7 +60,7 @@ class ServerVariables:
         ranges = self.ranges_of(variable)
         return self._in_shards(variable, value, ranges) if ranges else strategy.whole(variable, value, self._server())
 
-    def _in_shards(self, variable: Variable, value: Array, ranges: list[ShardRange]) -> Placement:
+    def _in_shards(self, variable: Variable, value: Array, ranges: list[ShardRange]) -> Placement[Variable]:
         store = self.strategy.store
         cells: list[Cell] = []
         for part in ranges:

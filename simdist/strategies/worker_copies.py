@@ -21,8 +21,10 @@ from simdist.runtime.work import running_closure
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import variable_of
 from simdist.variables.per_worker import PerWorkerVariable
+from simdist.variables.placement import Placement
 from simdist.variables.state import Cell
-from simdist.variables.variable import Placement, Variable, VariableStore
+from simdist.variables.variable import Variable
+from simdist.variables.variable_store import VariableStore
 
 __all__ = ["WorkerCopies", "get_current_worker_index"]
 
@@ -31,7 +33,7 @@ class WorkerStrategy(Protocol):
     """A strategy that runs closures on workers."""
 
     engine: Engine
-    store: VariableStore
+    store: VariableStore[Variable]
     workers: list[str]
     worker_numbers: dict[str, int]
 
@@ -60,11 +62,11 @@ class WorkerCopies:
                 "for get_current_worker_index in a step). Let workers come and go before these are made, or use create_per_worker_resource."
             )
 
-    def place(self, variable: Variable, value: Array) -> Placement:
+    def place(self, variable: Variable, value: Array) -> Placement[Variable]:
         """A copy of a new variable on each worker."""
         return self._add_copies(variable, [value] * len(self.strategy.workers))
 
-    def _add_copies(self, variable: Variable, values: Sequence[Array]) -> Placement:
+    def _add_copies(self, variable: Variable, values: Sequence[Array]) -> Placement[Variable]:
         is_first = not self._first_values
         cells: list[Cell] = []
         for number, (worker, value) in enumerate(zip(self.strategy.workers, values, strict=True)):

@@ -35,7 +35,9 @@ from simdist.strategies.communication import CommunicationOptions, GroupCommunic
 from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.synchronous.replica_arguments import ReplicaArguments, require_count
 from simdist.variables.gradient_sum import GradientPolicy
-from simdist.variables.variable import Placement, Variable, VariableStore
+from simdist.variables.placement import Placement
+from simdist.variables.variable import Variable
+from simdist.variables.variable_store import VariableStore
 
 __all__ = ["ReplicatedInput", "WorkerReplicas"]
 
@@ -44,7 +46,7 @@ class ServerStrategy(Protocol):
     """What the replicas of workers need of their strategy."""
 
     engine: Engine
-    store: VariableStore
+    store: VariableStore[Variable]
     moves_rows: bool
 
     def link(self, fn: StepFunction, program: Program, worker: str, /) -> LinkedProgram: ...
@@ -71,7 +73,7 @@ class WorkerReplicas:
 
     # -- variables ------------------------------------------------------------------------------------------------
 
-    def guard(self, placement: Placement) -> Placement:
+    def guard(self, placement: Placement[Variable]) -> Placement[Variable]:
         """The placement of a new variable, which no replica can change for itself alone."""
         placement.separate = self._refuse_to_separate
         return placement

@@ -20,8 +20,9 @@ from simdist.program.narrowing import canonical
 from simdist.program.operations import Reference, VariableHandle
 from simdist.variables.arithmetic import Index
 from simdist.variables.item_assignment import assign_items
+from simdist.variables.placement import Placement
 from simdist.variables.shard_range import ranges_of_sizes
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["Shard", "ShardedVariable"]
 

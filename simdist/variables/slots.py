@@ -24,9 +24,10 @@ from simdist.variables.handles import adopted
 from simdist.variables.keras_copies import UNUSED_RATE, Role, apart, built_roles, copy_for, stand_in_for
 from simdist.variables.keras_objects import KerasOptimizer, KerasVariable
 from simdist.variables.layout import Layout
+from simdist.variables.placement import Placement
 from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Owner, owner_of
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["OptimizerSlots", "copies_of", "require_one_value", "unplaced", "whole_of"]
 
@@ -109,7 +110,7 @@ class OptimizerSlots:
             self.first_values.clear()
 
 
-def whole_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement]:
+def whole_of(trained: Placement[Variable], cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement[Variable]]:
     """Shape and placement of a slot that has one cell beside each of a trained variable's."""
     spread = _spread(trained, cells)
     part = cells[0].range
@@ -118,7 +119,7 @@ def whole_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...]
     return shape, Placement(cells, trained.store, spread, trained.combine)
 
 
-def copies_of(trained: Placement, cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement]:
+def copies_of(trained: Placement[Variable], cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement[Variable]]:
     """Shape and placement of state of an optimizer of which each task has a copy, or each replica with variables of its own."""
     of_replicas = {cell.replica: cell for cell in cells}
     replicas = [cell.replica for cell in trained.cells]
@@ -145,12 +146,12 @@ def require_one_value(optimizer: str, role: Role, cells: Sequence[Cell]) -> None
         )
 
 
-def _spread(trained: Placement, cells: Sequence[Cell]) -> str:
+def _spread(trained: Placement[Variable], cells: Sequence[Cell]) -> str:
     """The spread of a slot's cells: how they make up its value."""
     return "copies" if trained.spread == "shards" and len(cells) > 1 and cells[0].range is None else trained.spread
 
 
-def _show(holder: KerasVariable, placement: Placement, layout: Layout) -> None:
+def _show(holder: KerasVariable, placement: Placement[Variable], layout: Layout) -> None:
     """Let a variable of the user's optimizer show these cells."""
     own = adopted(holder)
     if own is None:
@@ -165,7 +166,7 @@ def _show(holder: KerasVariable, placement: Placement, layout: Layout) -> None:
     own.placement = placement
 
 
-def unplaced(name: str, shape: tuple[int, ...], placement: Placement) -> Variable:
+def unplaced(name: str, shape: tuple[int, ...], placement: Placement[Variable]) -> Variable:
     """A variable of existing cells, which no strategy has to place."""
     own = Variable.__new__(Variable)
     own.name, own.shape, own.dtype, own.trainable = name, shape, placement.cells[0].aval.dtype, False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Protocol, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, DTypeLike, HostArray
 from simdist.program.narrowing import canonical, require_known
 from simdist.program.operations import ReplicaTrace
-from simdist.program.scope import Scope, current_scope
+from simdist.program.scope import current_scope
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.aggregation import (
     VariableAggregation,
@@ -37,165 +37,15 @@ from simdist.variables.arithmetic import Arithmetic
 from simdist.variables.first_value import first_value
 from simdist.variables.initial_shards import Initializer, Partitioning, initial_shards, takes_partitions
 from simdist.variables.keras_objects import KerasVariable
-from simdist.variables.layout import Layout
 from simdist.variables.overlapping import Overlapping
+from simdist.variables.placement import Placement
 from simdist.variables.placement_record import PlacementRecord
 from simdist.variables.reachability import Reachable
 from simdist.variables.read_cache import cached_read
 from simdist.variables.scatter import Scatter
-from simdist.variables.shard_range import ShardRange
 from simdist.variables.state import Cell
 
-__all__ = ["OwningStrategy", "Placement", "Variable", "VariableAggregation", "VariableStore", "VariableSynchronization"]
-
-
-class OwningStrategy(Scope, Protocol):
-    """What a store asks of the strategy whose variables it keeps."""
-
-    is_served: bool  # whether variables are on servers, one value for all replicas
-    averages_updates: bool  # whether updates of several workers are averaged, and then count as one
-    steps_overlap: bool  # whether several workers take steps of their own, at the same time
-
-    @property
-    def num_replicas_in_sync(self) -> int: ...
-    @property
-    def moves_rows(self) -> bool: ...
-    def between_steps(self) -> None:
-        """The program is about to read or to change variables outside of every step."""
-
-    def require_change_at_once(self, variable: Variable, /) -> None:
-        """Raise if a variable must not be changed outside of every step here and now."""
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this program saves checkpoints."""
-        ...
-
-    @property
-    def worker_index(self) -> int:
-        """The index of the worker that this program drives; 0 where it drives all."""
-        ...
-
-    def bytes_of_all(self, data: bytes, /) -> list[bytes]:
-        """What each main has, in the order of the workers, so every main has to call it; where one program drives all, what it has."""
-        ...
-
-    def require_own_run(self, variable: Variable, /) -> None:
-        """Refuse what a replica of another strategy does to this variable."""
-
-    def assigned(self, variable: Variable, rule: str, operand: Array, /) -> None:
-        """A variable was changed from outside of every step: "assign", or "add"."""
-
-
-class VariableStore(Protocol):
-    """Where the variables of one strategy can be looked at, and changed, from outside of any step.
-
-    Attributes:
-        layout: which pieces change together.
-        strategy: whose variables they are; None where nobody asks.
-        computes: whether variables have values; not where numerics="off".
-    """
-
-    layout: Layout
-    strategy: OwningStrategy | None
-
-    @property
-    def computes(self) -> bool: ...
-
-    def observe(self, variable: Variable, /) -> Array:
-        """The present value of a variable."""
-        ...
-
-    def cell_value(self, variable: Variable, cell: Cell, /) -> Array:
-        """The present value of one cell of a variable."""
-        ...
-
-    def unseen_value(self, variable: Variable, /) -> Array:
-        """The present value of a variable, as its first replica reads it; nothing notes the read."""
-        ...
-
-    def unseen_cells(self, cells: Sequence[Cell], /) -> list[Array] | None:
-        """The present values of cells; nothing notes the read. None where no numbers are computed."""
-        ...
-
-    def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array], /) -> None:
-        """Assign to variables, or add to them, at once."""
-
-    def require_present(self, variables: Sequence[Variable], /) -> None:
-        """Raise if one of several variables cannot be changed now."""
-
-    def compute(self, variables: Sequence[Variable], /) -> None:
-        """Compute the present values of several variables in one go, before they are read one after the other."""
-
-    def local_values(self, variable: Variable, /) -> list[HostArray]:
-        """The value of each replica, or worker, that this program has a copy of; for a variable with replica-local values."""
-        ...
-
-    def assign_local(self, variable: Variable, values: Sequence[Array], /) -> None:
-        """Assign to each of these copies a value of its own."""
-
-
-class Placement:
-    """The cells of one variable.
-
-    Attributes:
-        cells: its shards in their order; or its copies.
-        spread: "shards" (s cells, the value is their concatenation), "copies" (all equal), or "replicas" (r cells, replica-local values).
-        combine: for replicas, what a read from outside gives: "sum", "mean", "first", "none" (an error) or "worker" (that
-            of the worker whose closure reads).
-        store: the store of the strategy, which reads and assigns.
-        separate: gives each replica a copy of its own, which may differ from the others.
-        across: gives the combined value where other drivers have replica-local values, too.
-    """
-
-    def __init__(
-        self,
-        cells: Sequence[Cell],
-        store: VariableStore,
-        spread: str = "shards",
-        combine: str = "first",
-        separate: Callable[[Variable], None] = lambda variable: None,
-        across: Callable[[Variable], Array] | None = None,
-        ranges: Sequence[ShardRange] | None = None,
-    ) -> None:
-        self.cells = list(cells)
-        self._ranges = ranges
-        self.store = store
-        self.spread = spread
-        self.combine = combine
-        self.separate = separate
-        self.across = across
-
-    @property
-    def ranges(self) -> Sequence[ShardRange | None]:
-        """For each cell, which part of the whole variable it is; None for a cell that holds all of it."""
-        # The only cell of a placement holds all of its value, also where it is a shard of another variable.
-        return [cell.range if len(self.cells) > 1 else None for cell in self.cells] if self._ranges is None else self._ranges
-
-    @property
-    def axis(self) -> int:
-        """The axis along which the shards are joined."""
-        part = self.ranges[0]
-        return 0 if part is None else part.axis
-
-    def range_of(self, cell: Cell) -> ShardRange | None:
-        """Which part of the whole variable a cell of it is; None: all."""
-        return self.ranges[self.cells.index(cell)]
-
-    def part_of(self, cell: Cell, whole: HostArray) -> HostArray:
-        """The part of a whole value that belongs into a cell."""
-        part = self.range_of(cell)
-        return whole if part is None else part.of(whole)
-
-    def read_by(self, replica: int) -> list[Cell]:
-        """The cells that one replica reads, by its local rank."""
-        if self.spread == "shards":
-            return self.cells
-        return [self.cells[replica if self.spread == "replicas" else 0]]
-
-    def changed_by(self, replica: int) -> list[Cell]:
-        """The cells that one replica changes: its own, and those that are not replica-local."""
-        return [cell for cell in self.cells if cell.replica in (None, replica)]
+__all__ = ["Variable", "VariableAggregation", "VariableSynchronization"]
 
 
 class Variable(Reachable, Scatter, Overlapping, Arithmetic):
@@ -226,7 +76,7 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
         [2.0, 3.0]
     """
 
-    placement: Placement
+    placement: Placement[Variable]
     keras_variable: KerasVariable | None = None  # the variable of Keras that has its value here
     per_worker = False
     companions: Mapping[str, Variable] = MappingProxyType({})  # what its strategy keeps beside it from step to step, by name

@@ -11,8 +11,8 @@ import pytest
 import simdist as sd
 from simdist import keras
 from simdist.errors import FailedPreconditionError
+from simdist.variables.placement import Placement
 from simdist.variables.slots import unplaced
-from simdist.variables.variable import Placement
 
 RATE, MOMENTUM, SCALE, GROWTH, REPLICAS = 0.125, 0.5, 8.0, 2, 2
 X = np.random.default_rng(0).normal(size=(7, 8)).astype(np.float32)  # of each step a batch, 4 rows of it for each replica

@@ -10,8 +10,9 @@ from simdist.program.operations import Program, Update
 from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
 from simdist.variables.handles import variable_of
+from simdist.variables.placement import Placement
 from simdist.variables.state import Cell
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["place_copies", "require_common_updates", "separate_copies"]
 
@@ -23,7 +24,7 @@ COMBINE = {
 }
 
 
-def place_copies(strategy: SteppingStrategy, variable: Variable, value: Array) -> Placement:
+def place_copies(strategy: SteppingStrategy, variable: Variable, value: Array) -> Placement[Variable]:
     """A copy of a new variable for every replica that this program drives."""
     store, members = strategy.store, strategy.local_members
     if variable.synchronization is VariableSynchronization.ON_READ and strategy.has_several_replicas:
@@ -45,7 +46,7 @@ def place_copies(strategy: SteppingStrategy, variable: Variable, value: Array) -
 
 def separate_copies(strategy: SteppingStrategy, variable: Variable) -> None:
     """The copies of a variable get cells of their own, which begin with the value that they share."""
-    placement: Placement = variable.placement
+    placement: Placement[Variable] = variable.placement
     if placement.spread == "replicas" or len(strategy.local_members) == 1:
         return
     value = strategy.store.cell_value(variable, placement.cells[0])

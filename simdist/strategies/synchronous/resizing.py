@@ -18,8 +18,9 @@ from simdist.errors import UnavailableError
 from simdist.program.arrays import Array
 from simdist.runtime.replicas import Member
 from simdist.strategies.synchronous.protocols import SteppingStrategy
+from simdist.variables.placement import Placement
 from simdist.variables.state import Cell
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["bring_back", "forget_copies", "resize"]
 
@@ -91,7 +92,7 @@ def _first_cell(variable: Variable, old: list[str], members: Sequence[Member]) -
 
 def _renumber(strategy: SteppingStrategy, variable: Variable, old: list[str], first: Cell) -> None:
     """The cells of those that are there now; one that has come anew starts with its share of nothing."""
-    placement: Placement = variable.placement
+    placement: Placement[Variable] = variable.placement
     known = dict(zip(old, placement.cells, strict=True))
     cells: list[Cell] = []
     for number, member in enumerate(strategy.members):

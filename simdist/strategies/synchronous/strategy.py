@@ -46,8 +46,9 @@ from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
 from simdist.strategies.synchronous.replicas import DrivenReplicas
 from simdist.strategies.synchronous.step_programs import StepPrograms
 from simdist.variables.gradient_sum import GradientPolicy
+from simdist.variables.placement import Placement
 from simdist.variables.state import task_of
-from simdist.variables.variable import Placement, Variable
+from simdist.variables.variable import Variable
 
 __all__ = ["SynchronousStrategy"]
 
@@ -205,7 +206,7 @@ class SynchronousStrategy(Strategy):
 
     # -- variables ------------------------------------------------------------------------------------------------
 
-    def place(self, variable: Variable, value: Array) -> Placement:
+    def place(self, variable: Variable, value: Array) -> Placement[Variable]:
         """A copy for every replica."""
         return place_copies(self, variable, value)
 

@@ -29,8 +29,8 @@ from simdist.runtime.replicas import CollectivePlan, Member
 from simdist.runtime.store import Store
 from simdist.runtime.updating import prepare
 from simdist.runtime.work import Drawn, Handle, StepResult, Worker, WorkerPool
+from simdist.variables.placement import Placement
 from simdist.variables.state import Cell, task_of
-from simdist.variables.variable import Placement
 
 __all__ = ["Communication", "Driver", "Replicas", "WorkerStep", "exchanged", "random_key"]
 
