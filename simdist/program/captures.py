@@ -15,7 +15,7 @@ import jax
 import jax.core
 from jax.extend import core as jex_core
 
-__all__ = ["Captures"]
+__all__ = ["Captures", "captures"]
 
 _epoch = jax.make_user_context(0)  # part of the key under which JAX remembers a jaxpr; 0: outside of steps
 
@@ -69,3 +69,7 @@ class Captures:
         has_read, self._has_read = self._has_read, False
         self.epoch += has_read
         return has_read
+
+
+captures = Captures()
+"""Of the steps of this process."""

@@ -19,11 +19,12 @@ import jax.numpy as jnp
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, HostArray, Tree
+from simdist.program.captures import captures
 from simdist.program.collective import CollectiveOptions
 from simdist.program.markers import ArgumentMarker, CheckMarker, KeyMarker, Marker, ReadMarker, UpdateMarker
 from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.scope import guarded
-from simdist.program.tracing import Tracer, captures, tracing_with
+from simdist.program.tracing import Tracer, tracing_with
 from simdist.program.values import Aval
 
 __all__ = ["LaterValue", "Playback", "Source", "other_course"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast, overload
+from typing import Any, cast
 
 import jax
 import jax.core
@@ -22,10 +22,8 @@ from jax.extend import core as jex_core
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import kept_state
 from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
-from simdist.program.batch_rows import BatchRows
-from simdist.program.captures import Captures
-from simdist.program.collective import COLLECTIVE, SPARSE_SUM, Collective, CollectiveOptions, GradientOptions, bind_collective
-from simdist.program.global_sizes import GivenSize, GlobalSize, taken
+from simdist.program.captures import captures
+from simdist.program.collective import COLLECTIVE, GradientOptions
 from simdist.program.jaxprs import constants_in, frozen
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
 from simdist.program.narrowing import require_numbers
@@ -33,9 +31,10 @@ from simdist.program.operations import Reference, Rule, VariableHandle
 from simdist.program.overlay import Overlay
 from simdist.program.scope import guarded
 from simdist.program.step_iterator import StepBatch
+from simdist.program.traced_replica import TracedReplica
 from simdist.program.traces import jaxpr_of
 from simdist.program.valued_trace import GivenValues, ValuedTrace, placeholder_of
-from simdist.program.values import Aval, aval_of
+from simdist.program.values import Aval
 
 __all__ = ["Overlay", "Tracer", "active_tracer", "is_under_a_trace", "tracing_with"]
 
@@ -48,41 +47,21 @@ def _marker_avals(*_: object, outputs: tuple[Aval, ...], **__: object) -> list[j
     return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in outputs]
 
 
-AlikeEverywhere = Literal["all_reduce", "broadcast"]
-Gathered = Literal["all_gather"]
 _tracers: list[Tracer] = []
-captures = Captures()
 
 
-class Tracer:
+class Tracer(TracedReplica):
     """Collects the markers of one step, as one of its replicas runs it.
 
     Args:
         batch_of: gives the batch with a number of the iterator that is argument number i, without consuming it.
-        rank: the replica whose place is taken; what it traces holds for all of its kind unless it asks for `rank`.
-        num_replicas: how many take the step together.
-        known_operands: what each replica gives to each collective, where that is known from an earlier trace: avals by collective and rank.
-        options: what the strategy wants of the collective of gradients.
+        rank, num_replicas, known_operands, options: of the replica as which it runs (`TracedReplica`).
 
     Attributes:
-        collectives: those in which the replica takes part, in order.
-        asked_rank: whether the step asked which replica it is.
-        is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
-        is_uneven: whether other replicas have arguments of other shapes.
         only_finite: whether assignments leave a variable as it is where they are no numbers: a mean over no rows.
-        row_weight: how many times the rows of an average replica this one has; of means over the replicas of what they assign.
         has_duration: whether the user has declared how long the step computes.
-        in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         whole_tables: variables of which rows are looked up, though their gradients never travel as rows.
         lookup_counts: how many rows of a variable were looked up since its gradients were last added.
-        global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
-        part_rows: rows of this replica's part of a batch, and of all parts, by the number of the iterator and of the batch.
-        global_sizes: what the replica takes for the number of examples of all replicas, in order.
-        given_sizes: those that the step gave itself since its last collective.
-        guessed: which of these are no size of a batch, as all replicas together have found.
-        reported_constants: constants that the replica has handed to code across the replicas, in order.
-        shared: which of these all replicas are known to have alike.
-        created_variables: those that the step has made, whichever replica was traced first.
         has_values: whether the step is no trace but a run, with values.
         may_be_traced_again: whether `TracedAgain` ends the trace, and begins it anew.
     """
@@ -97,6 +76,7 @@ class Tracer:
         known_operands: Sequence[Sequence[tuple[Aval, ...]]] = (),
         options: GradientOptions | None = None,
     ) -> None:
+        super().__init__(rank, num_replicas, known_operands, options)
         self.markers: list[Marker] = []
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
@@ -107,22 +87,7 @@ class Tracer:
         self.tables: dict[Reference, int] = {}  # variables of which rows are looked up
         self.whole_tables: set[Reference] = set()
         self.lookup_counts: dict[Reference, int] = {}
-        self._rank = rank
-        self.num_replicas, self.row_weight = num_replicas, 1.0
-        self.known_operands = known_operands
-        self.options = options
-        self.collectives: list[Collective] = []
-        self.asked_rank = self.is_rank_dependent = self.is_uneven = False
-        self.in_replica = self.only_finite = self.has_duration = self.may_be_traced_again = False
-        self.global_rows = BatchRows()
-        self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}
-        self.global_sizes, self.given_sizes = list[GlobalSize](), list[GivenSize]()
-        self.guessed: Sequence[bool] = ()
-        self.shared: Sequence[bool] = ()
-        self.reported_constants: list[object] = []
-        self.created_variables: list[VariableHandle] = []
-        self._num_created, self._optional = 0, False
-        self._outer: jax.core.Trace | None = None
+        self.only_finite = self.has_duration = self.may_be_traced_again = self._optional = False
 
     # -- the trace itself -----------------------------------------------------------------------------------------
 
@@ -138,8 +103,8 @@ class Tracer:
 
         def outermost() -> Sequence[Array]:
             with jex_core.take_current_trace() as outer:
-                self._outer = outer if example is None else ValuedTrace(outer, self._given_by(example))
-            with jex_core.set_current_trace(self._outer):
+                self.outermost = outer if example is None else ValuedTrace(outer, self._given_by(example))
+            with jex_core.set_current_trace(self.outermost):
                 return list(map(placeholder_of, step()))
 
         with kept_state(_tracers, captures.entered), tracing_with(self), guarded(), captures.step():
@@ -166,7 +131,7 @@ class Tracer:
 
     def mark(self, marker: Marker, operands: Sequence[jax.Array], outputs: Sequence[Aval]) -> list[jax.Array]:
         """Bind a marker in the outermost trace; return the placeholders of its outputs."""
-        if any(isinstance(x, jax.core.Tracer) and jex_core.find_top_trace([x]) is not self._outer for x in operands):
+        if any(isinstance(x, jax.core.Tracer) and jex_core.find_top_trace([x]) is not self.outermost for x in operands):
             raise InvalidArgumentError(
                 f"An operation of a step ({marker.kind}) was given a value that exists only inside a jax.grad, scan, cond or vmap. "
                 "Return the value from that function and use it in the step itself (sd.value_and_grad carries the "
@@ -174,7 +139,7 @@ class Tracer:
             )
         number = len(self.markers)
         self.markers.append(marker)
-        with jex_core.set_current_trace(self._outer):
+        with jex_core.set_current_trace(self.outermost):
             return list(_marker.bind(*operands, number=number, outputs=tuple(outputs)))
 
     # -- what steps do --------------------------------------------------------------------------------------------
@@ -196,7 +161,7 @@ class Tracer:
 
     def read(self, variable: VariableHandle) -> jax.Array:
         """The value of a variable at this point of the step."""
-        captures.read(self._outer)
+        captures.read(self.outermost)
         for overlay in reversed(self.overlays):
             overlay.require_known(variable)
             replaced = variable.found_in(overlay.values, self.read)
@@ -249,7 +214,7 @@ class Tracer:
 
     def random_key(self, generator: VariableHandle) -> jax.Array:
         """The state of a Keras seed generator: a fresh key for each seed, step and replica, then counted within the step."""
-        captures.read(self._outer)
+        captures.read(self.outermost)
         own = generator.ref()
         if own not in self.seeds:
             with jax.core.eval_context():
@@ -261,109 +226,6 @@ class Tracer:
         """A Keras seed generator counts on, within this step only."""
         captures.changed()
         self.seeds[generator.ref()] = value
-
-    # -- replicas -------------------------------------------------------------------------------------------------
-
-    @property
-    def replica_rank(self) -> int:
-        """The rank of the replica whose place is taken; to ask for it makes nothing depend on it."""
-        return self._rank
-
-    @property
-    def rank(self) -> int:
-        """The rank of this replica. A step that reads it is traced for each replica by itself."""
-        self.asked_rank = self.is_rank_dependent = True
-        captures.read(self._outer)
-        return self._rank
-
-    def of_all(self, count: int) -> int:
-        """How many all replicas have together of what this one has so many of, by the rows of its part of the batch."""
-        return self.global_rows.of_all(count, self.num_replicas)
-
-    def differs(self, constant: object) -> bool:
-        """Whether a constant that this replica hands to code across the replicas may have another value at another replica.
-
-        It may where the step asked which replica it is, and where others have more or fewer rows: a number may be that of rows.
-        """
-        is_uneven = self.is_uneven or self.global_rows.are_uneven(self.num_replicas)
-        if not self.is_rank_dependent and not (is_uneven and isinstance(constant, (int, float))):
-            return False
-        number = len(self.reported_constants)
-        self.reported_constants.append(constant)
-        return number >= len(self.shared) or not self.shared[number]
-
-    def existing_variable(self, variable: VariableHandle) -> VariableHandle | None:
-        """The variable that an earlier trace of the step created at this point; None: this is the first one."""
-        number, self._num_created = self._num_created, self._num_created + 1
-        if number == len(self.created_variables):
-            self.created_variables.append(variable)
-            return None
-        existing = self.created_variables[number]
-        if (existing.shape, existing.dtype) != (variable.shape, variable.dtype):
-            raise InvalidArgumentError(
-                f"A step creates {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace created "
-                f"{existing.name!r} with shape {existing.shape} ({existing.dtype}). Every replica must create the same variables; "
-                "create them before the step."
-            )
-        return existing
-
-    @overload
-    def collective(
-        self,
-        kind: AlikeEverywhere,
-        values: Sequence[ArrayLike],
-        options: CollectiveOptions | None = ...,
-        label: str = ...,
-        averaged: bool = ...,
-    ) -> list[jax.Array]: ...
-    @overload
-    def collective(
-        self, kind: Gathered, values: Sequence[ArrayLike], options: CollectiveOptions | None = ..., label: str = ..., averaged: bool = ...
-    ) -> list[list[jax.Array]]: ...
-    def collective(
-        self, kind: str, values: Sequence[ArrayLike], options: CollectiveOptions | None = None, label: str = "", averaged: bool = False
-    ) -> list[jax.Array] | list[list[jax.Array]]:
-        """Add a collective to the step (see `simdist.program.collective`; the arguments are those of a `Collective`).
-
-        Returns:
-            As many arrays as were given; for "all_gather" r lists of them, one for each replica.
-        """
-        arrays = [jax.numpy.asarray(value) for value in values]
-        gathers = kind == "all_gather"
-        if not arrays or self.num_replicas == 1:
-            return [arrays] * self.num_replicas if gathers else arrays
-        own = tuple(aval_of(array) for array in arrays)
-        number = len(self.collectives)
-        theirs = self.known_operands[number] if number < len(self.known_operands) else [own] * self.num_replicas
-        outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
-        sizes = taken(self.given_sizes)
-        collective = Collective(kind, own, outputs, self.num_replicas, options, label, averaged, given_sizes=sizes)
-        self.collectives.append(collective)
-        results = bind_collective(collective, self._in_step(arrays))
-        if not gathers:
-            return results
-        each = iter(results)
-        return [[next(each) for _ in avals] for avals in theirs]
-
-    def sparse_sum(self, gradient: jax.Array, table: int) -> jax.Array:
-        """The sum over the replicas of the gradient of a table, which may travel as rows (see `simdist.program.sparse_sums`).
-
-        Args:
-            gradient: of this replica.
-            table: its number among the variables of the update.
-        """
-        aval = aval_of(gradient)
-        sizes = taken(self.given_sizes)
-        collective = Collective(SPARSE_SUM, (aval,), (aval,), self.num_replicas, label="gradients", table=table, given_sizes=sizes)
-        self.collectives.append(collective)
-        return bind_collective(collective, self._in_step([gradient]))[0]
-
-    def _in_step(self, values: Sequence[jax.Array]) -> list[jax.Array]:
-        """Constants become values of the step, so that the collective is written down and not carried out."""
-        if any(isinstance(value, jax.core.Tracer) for value in values):
-            return list(values)
-        with jex_core.set_current_trace(self._outer):
-            return [value + jax.numpy.zeros((), value.dtype) for value in values]
 
     @contextmanager
     def overlay(self, values: dict[Reference, jax.Array]) -> Iterator[Overlay]:
