@@ -34,30 +34,21 @@ from simdist.program.operations import (
     TracedCollective,
     Update,
 )
-from simdist.program.values import Aval, Bundle, num_bytes
-from simdist.runtime.counted_reads import counted_registers
+from simdist.program.values import Aval, Bundle
 from simdist.runtime.linked import (
     CheckFinite,
-    GroupPart,
     LinkedCollective,
     LinkedOperation,
     LinkedProgram,
-    MakeKey,
-    ReadGroups,
-    ReadWithRows,
-    RowShard,
     RunKernel,
     Slot,
-    TableRows,
-    TakeBatch,
 )
+from simdist.runtime.linking_inputs import InputLinker, Sources
 from simdist.runtime.linking_kernels import KnownKernels, as_they_are
 from simdist.runtime.linking_updates import Piece, UpdateLinker
 from simdist.runtime.row_sums import MostIds, kept_rows
 from simdist.runtime.updating import piece_of
-from simdist.variables.handles import variable_of
 from simdist.variables.layout import Layout
-from simdist.variables.state import Cell
 
 __all__ = ["link"]
 
@@ -88,27 +79,21 @@ class _Bundled:
 class _Linker:
     def __init__(self, program: Program, layout: Layout, replica: int, sums: Mapping[Register, Aval], kernels: KnownKernels) -> None:
         self.program = program
-        self.replica = replica
         self.kernels = kernels
         self.updates = UpdateLinker(program, replica, sums, self, kernels)
         self.layout = layout
-        self.counted = counted_registers(program)
+        self.sources = Sources()
+        self.slot_avals = self.sources.slot_avals
+        self.inputs = InputLinker(program, replica, self.sources)
         self.num_kernels = 0
         self.packed: dict[tuple[Piece, ...], Slot] = {}
         self.operations: list[LinkedOperation] = []
-        self.slot_avals: list[tuple[Aval, ...]] = []
-        self.source: dict[Register, list[tuple[str, int, int]]] = {}
-        self.axes: dict[Register, int] = {}  # along which the pieces of a source are joined; where it is not 0
-        self.num_batches = self.num_keys = 0
-        self.batch_avals: list[tuple[Aval, ...]] = []
         self.constants: list[tuple[Slot, Bundle]] = []
         self._no_row: Slot | None = None
-        self.argument_avals: list[Aval] = []
-        self.position_avals: dict[int, Aval] = {}
         for registers, bundle in layout.constants.of(program):
-            self.constants.append((self._slot(bundle.avals), bundle))
+            self.constants.append((self.sources.slot(bundle.avals), bundle))
             for position, register in enumerate(registers):
-                self.source[register] = [("slot", self.constants[-1][0], position)]
+                self.sources.of[register] = [("slot", self.constants[-1][0], position)]
 
     def link(self) -> LinkedProgram:
         result, rebuild = -1, list
@@ -126,17 +111,13 @@ class _Linker:
                     while at + 1 < len(operations) and isinstance(following := operations[at + 1], (Read, ReadRows)):
                         at += 1
                         reads.append(following)
-                    self._read(reads)
+                    self.operations.append(self.inputs.read(reads))
                 case Next():
-                    self._next(op)
+                    self.operations.append(self.inputs.batch(op))
                 case Argument():
-                    self.argument_avals = [self.program.avals[register] for register in op.outputs]
-                    for position, register in enumerate(op.outputs):
-                        self.source[register] = [("argument", position, 0)]
+                    self.inputs.argument(op)
                 case RandomKey():
-                    self.operations.append(MakeKey(op.salt, self.num_keys))
-                    self.source[op.output] = [("key", self.num_keys, 0)]
-                    self.num_keys += 1
+                    self.operations.append(self.inputs.key(op))
                 case Compute():
                     self._compute(op, operations[at + 1 :])
                 case Update():
@@ -157,7 +138,7 @@ class _Linker:
             result,
             rebuild,
             tuple(self.slot_avals),
-            tuple(self.batch_avals),
+            tuple(self.sources.batch_avals),
             self.layout.version,
         )
 
@@ -165,82 +146,11 @@ class _Linker:
         """A kernel for the declared duration of a step that computes nothing."""
         kernel = kernel_of("declared duration", lambda: [jnp.zeros((), jnp.float32)], [])
         none = (Aval((), "float32"),)
-        self.operations.append(RunKernel(self.number(), kernel, (), (none,), (), None, (), (self._slot(none),), False))
-
-    def _slot(self, avals: tuple[Aval, ...]) -> Slot:
-        self.slot_avals.append(avals)
-        return len(self.slot_avals) - 1
+        self.operations.append(RunKernel(self.number(), kernel, (), (none,), (), None, (), (self.sources.slot(none),), False))
 
     def number(self) -> int:
         self.num_kernels += 1
         return self.num_kernels - 1
-
-    # -- inputs ---------------------------------------------------------------------------------------------------
-
-    def _read(self, reads: Sequence[Read | ReadRows]) -> None:
-        wanted: dict[int, tuple[int, Slot, int]] = {}
-        used: dict[int, list[int]] = {}
-        counted: dict[int, None] = {}
-        tables = [self._rows(op) for op in reads if isinstance(op, ReadRows)]
-        with_tables = {shard.group for table in tables for shard in table.shards}
-        parts = self._parts([op for op in reads if isinstance(op, Read)], with_tables)
-        for op in reads:
-            if isinstance(op, ReadRows):
-                continue
-            placement = variable_of(op.variable).placement
-            cells = placement.read_by(self.replica)
-            if placement.axis:
-                self.axes[op.output] = placement.axis
-            pieces: list[tuple[str, int, int]] = []
-            for cell in cells:
-                group = cell.group.number
-                if group in parts:
-                    pieces.append(("slot", parts[group].output, parts[group].positions.index(cell.position)))
-                    continue
-                if group not in wanted:
-                    wanted[group] = (group, self._slot(cell.group.avals), 0)
-                _, slot, size = wanted[group]
-                wanted[group] = (group, slot, size + cell.aval.size_bytes)
-                used.setdefault(group, []).append(cell.position)
-                counted.update({group: None} if op.output in self.counted else {})
-                pieces.append(("slot", slot, cell.position))
-            self.source[op.output] = pieces
-        dense = ReadGroups(tuple(wanted.values()), tuple(map(tuple, used.values())), tuple(counted))
-        self.operations.append(ReadWithRows(dense, tuple(parts.values()), tuple(tables)) if tables else dense)
-
-    def _parts(self, reads: Sequence[Read], groups: set[int]) -> dict[int, GroupPart]:
-        """What reads need of groups that have tables, of which rows are read."""
-        cells: dict[int, dict[int, Cell]] = {}
-        for op in reads:
-            for cell in variable_of(op.variable).placement.read_by(self.replica):
-                if cell.group.number in groups:
-                    cells.setdefault(cell.group.number, {})[cell.position] = cell
-        found: dict[int, GroupPart] = {}
-        for group, wanted in cells.items():
-            avals, state = tuple([cell.aval for cell in wanted.values()]), next(iter(wanted.values())).group.avals
-            found[group] = GroupPart(group, tuple(wanted), num_bytes(avals), state, self._slot(avals))
-        return found
-
-    def _rows(self, op: ReadRows) -> TableRows:
-        rows, positions, *joint = op.outputs
-        aval, shards = self.program.avals[rows], list[RowShard]()
-        for cell in variable_of(op.variable).placement.read_by(self.replica):
-            first, stop = cell.rows or (0, cell.aval.shape[0])
-            shards.append(RowShard(cell.group.number, cell.position, first, stop, cell.group.avals))
-        slot = self._slot((aval,))
-        self.source[rows] = [("slot", slot, 0)]
-        self.source[positions] = [("rows", op.number, 0)]
-        self.source.update((register, [("joint", op.number, 0)]) for register in joint)
-        self.position_avals[op.number] = self.program.avals[positions]
-        sources = tuple([self.source[register][0] for register in op.sources])
-        return TableRows(op.number, op.ids, sources, tuple(shards), aval, slot)
-
-    def _next(self, op: Next) -> None:
-        self.operations.append(TakeBatch(op.iterator, self.num_batches))
-        for leaf, register in enumerate(op.outputs):
-            self.source[register] = [("batch", self.num_batches, leaf)]
-        self.batch_avals.append(tuple(self.program.avals[register] for register in op.outputs))
-        self.num_batches += 1
 
     # -- kernels --------------------------------------------------------------------------------------------------
 
@@ -253,14 +163,14 @@ class _Linker:
         operands = self.pack([(register, None) for register in op.operands])
         rows = self.updates.sums.get(op.outputs[0])
         if rows is not None:
-            slot = self.updates.slot_of_sum[op.outputs[0]] = self._slot((Aval(rows.shape[:1], "int32"), rows))
+            slot = self.updates.slot_of_sum[op.outputs[0]] = self.sources.slot((Aval(rows.shape[:1], "int32"), rows))
             self.operations.append(LinkedCollective(replace(op.collective, sum_rows=rows.shape[0]), operands, slot))
             return
-        slot = self._slot(tuple(self.program.avals[register] for register in op.outputs))
+        slot = self.sources.slot(tuple(self.program.avals[register] for register in op.outputs))
         self.operations.append(LinkedCollective(op.collective, operands, slot))
         self.packed[tuple((register, None) for register in op.outputs)] = slot
         for position, register in enumerate(op.outputs):
-            self.source[register] = [("slot", slot, position)]
+            self.sources.of[register] = [("slot", slot, position)]
 
     def _produce(
         self, function: Callable[..., Sequence[jax.Array]], inputs: Sequence[Register], outputs: list[Register], later: Sequence[Operation]
@@ -274,13 +184,13 @@ class _Linker:
                     # The rest comes from elsewhere; who packs them together cuts them then.
                     mine = [(register, None) for register, _ in mine]
                 if mine:
-                    bundles.append(_Bundled(self._slot(tuple(self._aval(p) for p in mine)), mine))
+                    bundles.append(_Bundled(self.sources.slot(tuple(self._aval(p) for p in mine)), mine))
         self._run(function, inputs, outputs, bundles)
         for bundle in bundles:
             self.packed[tuple(bundle.pieces)] = bundle.slot
             for position, (register, part) in enumerate(bundle.pieces):
                 if part is None:
-                    self.source.setdefault(register, [("slot", bundle.slot, position)])
+                    self.sources.of.setdefault(register, [("slot", bundle.slot, position)])
 
     def _consumed(self, op: Operation) -> list[list[Piece]]:
         match op:
@@ -306,7 +216,7 @@ class _Linker:
         known = self.packed.get(tuple(pieces))
         if known is not None:
             return known
-        slot = self._slot(tuple(self._aval(piece) for piece in pieces))
+        slot = self.sources.slot(tuple(self._aval(piece) for piece in pieces))
         registers = list(dict.fromkeys(register for register, _ in pieces))
         if pieces and all(register in self.program.constants for register in registers):
             self.constants.append((slot, self._constant_pieces(pieces)))
@@ -321,7 +231,7 @@ class _Linker:
         """The slot that holds the number of a row that no table has."""
         if self._no_row is None:
             bundle = Bundle.of([np.full(1, np.iinfo(np.int32).max, np.int32)])
-            self._no_row = self._slot(bundle.avals)
+            self._no_row = self.sources.slot(bundle.avals)
             self.constants.append((self._no_row, bundle))
         return self._no_row
 
@@ -339,8 +249,8 @@ class _Linker:
         bundles: list[_Bundled],
         moves_only: bool = False,
     ) -> None:
-        sources = [self.source[register] for register in inputs]
-        axes = [self.axes.get(register, 0) for register in inputs]
+        sources = [self.sources.of[register] for register in inputs]
+        axes = [self.sources.axes.get(register, 0) for register in inputs]
         flat = [piece for pieces in sources for piece in pieces]
         slots = list(dict.fromkeys(number for kind, number, _ in flat if kind == "slot"))
         others = list(dict.fromkeys((kind, number) for kind, number, _ in flat if kind != "slot"))
@@ -350,7 +260,7 @@ class _Linker:
         avals: list[Aval] = []
         for source in [*(("slot", slot) for slot in slots), *others]:
             offsets[source] = len(avals)
-            avals.extend(self._source_avals(*source))
+            avals.extend(self.sources.avals(*source))
 
         inputs_at = [[offsets[kind, number] + position for kind, number, position in pieces] for pieces in sources]
         outputs_of = [(results.index(register), part) for bundle in bundles for register, part in bundle.pieces]
@@ -360,16 +270,3 @@ class _Linker:
         host = tuple(others if first is None else others[1:])
         outputs = tuple([bundle.slot for bundle in bundles])
         self.operations.append(RunKernel(self.number(), kernel, reads, writes, tuple(slots), first, host, outputs, moves_only))
-
-    def _source_avals(self, kind: str, number: int) -> Sequence[Aval]:
-        match kind:
-            case "slot":
-                return self.slot_avals[number]
-            case "batch":
-                return self.batch_avals[number]
-            case "argument":
-                return (self.argument_avals[number],)
-            case "rows" | "joint":
-                return (self.position_avals[number],)
-            case _:
-                return (Aval((2,), "uint32"),)
