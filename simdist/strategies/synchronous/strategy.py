@@ -30,10 +30,7 @@ from simdist.program.per_replica import PerReplica, has_values_of_replicas, spre
 from simdist.program.replica_programs import ReplicaPrograms
 from simdist.program.tracing import active_tracer
 from simdist.runtime.cluster import Cluster
-from simdist.runtime.launched_main import launched_main
-from simdist.runtime.replicas import Member, ReplicaGroup
 from simdist.strategies import context
-from simdist.strategies.base import Strategy
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
 from simdist.strategies.ownership import require_own
 from simdist.strategies.reduction import ReduceOp
@@ -44,10 +41,10 @@ from simdist.strategies.synchronous.policies import EveryReplica
 from simdist.strategies.synchronous.protocols import Axes, Replicas, StepPolicy
 from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
 from simdist.strategies.synchronous.replicas import DrivenReplicas
+from simdist.strategies.synchronous.replicated import ReplicatedStrategy
 from simdist.strategies.synchronous.step_programs import StepPrograms
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.placement import Placement
-from simdist.variables.state import task_of
 from simdist.variables.variable import Variable
 
 __all__ = ["SynchronousStrategy"]
@@ -55,7 +52,7 @@ __all__ = ["SynchronousStrategy"]
 T = TypeVar("T")
 
 
-class SynchronousStrategy(Strategy):
+class SynchronousStrategy(ReplicatedStrategy):
     """A strategy whose replicas take each step together.
 
     Args:
@@ -75,15 +72,11 @@ class SynchronousStrategy(Strategy):
         policy: StepPolicy | None = None,
         replicas: Replicas | None = None,
     ) -> None:
-        main = launched_main.get()
-        self.task_name: str | None = None if main is None else main.task
-        super().__init__(cluster if cluster is not None or main is None else main.cluster)
+        super().__init__(cluster)
         self.options = options or CommunicationOptions()
         self.policy: StepPolicy = EveryReplica() if policy is None else policy
         self.replicas: Replicas = DrivenReplicas() if replicas is None else replicas
-        self.replicas.attach(self, [self._member(rank, device) for rank, device in enumerate(self.replica_devices())])
-        self._tasks_at_first = list(dict.fromkeys(member.task for member in self.members))
-        self._num_at_first = len(self.members)
+        self.replicas.attach(self, self._first_members())
         self.policy.attach(self)
         self.communication = GroupCommunication(
             self.engine, self.options, self.reducer_device, self.policy.backup_workers, self.policy.local_updates
@@ -96,99 +89,6 @@ class SynchronousStrategy(Strategy):
         require_own(self, program)
         if self.policy.backup_workers:
             require_common_updates(program)
-
-    # -- who takes part -------------------------------------------------------------------------------------------
-
-    def replica_devices(self) -> list[str]:
-        """The device of each replica."""
-        return [self.default_device]
-
-    def _member(self, rank: int, device: str) -> Member:
-        """A replica on a device."""
-        self.engine.add_device(device)
-        task = task_of(device)
-        return Member(rank, task, device, self.engine.process(task))
-
-    @property
-    def default_device(self) -> str:
-        return self.task_name or super().default_device
-
-    @property
-    def reducer_device(self) -> str | None:
-        """A device that reduces for all; None where the replicas do it among themselves."""
-        return None
-
-    @property
-    def num_replicas_in_sync(self) -> int:
-        return len(self.members)
-
-    @property
-    def has_several_replicas(self) -> bool:
-        return self._num_at_first > 1
-
-    @property
-    def members(self) -> list[Member]:
-        """All replicas, by rank."""
-        return self.replicas.members
-
-    @property
-    def local_members(self) -> list[Member]:
-        """The replicas that this program drives."""
-        return self.replicas.local_members
-
-    @property
-    def driven_tasks(self) -> list[str]:
-        return list(dict.fromkeys([self.program_task, *(member.task for member in self.local_members)]))
-
-    @property
-    def launched(self) -> bool:
-        return self.replicas.launched
-
-    @property
-    def group(self) -> ReplicaGroup:
-        """Where the replicas take part in collectives."""
-        return self.replicas.group
-
-    @property
-    def num_workers(self) -> int:
-        """Tasks that have replicas."""
-        return len({member.task for member in self.members})
-
-    @property
-    def present_workers(self) -> Sequence[int]:
-        present = {member.task for member in self.members}
-        return [number for number, task in enumerate(self._tasks_at_first) if task in present]
-
-    @property
-    def workers_at_first(self) -> int:
-        return len(self._tasks_at_first)
-
-    @property
-    def worker_index(self) -> int:
-        return self.replicas.worker_index
-
-    @property
-    def ranks(self) -> range:
-        first = self.local_members[0].rank
-        return range(first, first + len(self.local_members))
-
-    def local_rank_of(self, rank: int) -> int:
-        return rank - self.ranks.start
-
-    @property
-    def devices(self) -> list[str]:
-        """The devices of the replicas."""
-        return [member.device for member in self.members]
-
-    @property
-    def parameter_devices(self) -> list[str]:
-        """The devices that hold variables."""
-        return self.devices
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this program saves checkpoints."""
-        return self.replicas.is_chief
 
     @property
     def gradient_policy(self) -> GradientPolicy:
