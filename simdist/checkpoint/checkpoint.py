@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from simdist.checkpoint.collecting import Saved, collected
+from simdist.checkpoint.contents import REPLICA_VALUES
 from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.files import Unfinished
 from simdist.checkpoint.last_save import LastSave
@@ -19,7 +20,6 @@ from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Nest, Objects, Trackable
 from simdist.checkpoint.options import CheckpointOptions
-from simdist.checkpoint.parts import REPLICA_VALUES
 from simdist.checkpoint.restoring import Restoring
 from simdist.checkpoint.status import RestoreStatus
 from simdist.checkpoint.writing import Writing

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simdist.checkpoint.contents import Contents
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS, ArrayEntry, Manifest, checksum_of
 from simdist.checkpoint.objects import Objects
-from simdist.checkpoint.parts import Contents, StatePart, VariablePart
+from simdist.checkpoint.parts import StatePart
 from simdist.checkpoint.rules import add_waiting, labels_of_rules
 from simdist.checkpoint.slot_labels import labels_of_slots
+from simdist.checkpoint.variable_parts import VariablePart
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray
 from simdist.program.saved_parts import SavedState

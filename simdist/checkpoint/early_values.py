@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from simdist.checkpoint.contents import Contents
 from simdist.checkpoint.objects import Objects
-from simdist.checkpoint.parts import Contents, Part, VariablePart
+from simdist.checkpoint.parts import Part
 from simdist.checkpoint.slot_labels import base_of
+from simdist.checkpoint.variable_parts import VariablePart
 
 __all__ = ["EarlyValues"]
 

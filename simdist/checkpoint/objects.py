@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from simdist.checkpoint.parts import KEPT, CompanionPart, OwnPart, Part, PlainVariablePart, Stateful, StatePart, VariablePart
+from simdist.checkpoint.contents import KEPT
+from simdist.checkpoint.parts import OwnPart, Part, Stateful, StatePart
 from simdist.checkpoint.paths import replace_parts
+from simdist.checkpoint.variable_parts import CompanionPart, PlainVariablePart, VariablePart
 from simdist.errors import InvalidArgumentError
 from simdist.program.saved_parts import OwnState, SavedScope, SlotOf
 from simdist.program.scope import libraries

@@ -12,17 +12,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from simdist.checkpoint.contents import KEPT, REPLICA_VALUES, Contents
 from simdist.checkpoint.early_values import EarlyValues
 from simdist.checkpoint.files import read
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manifest import COUNTERS
 from simdist.checkpoint.objects import Objects, Trackable
-from simdist.checkpoint.parts import KEPT, REPLICA_VALUES, CompanionPart, Contents, OwnPart, Part, StatePart, VariablePart
+from simdist.checkpoint.parts import OwnPart, Part, StatePart
 from simdist.checkpoint.reading import bring
 from simdist.checkpoint.rules import SavedRules
 from simdist.checkpoint.slot_labels import Label, labels_of_slots
 from simdist.checkpoint.slots import SavedSlots
 from simdist.checkpoint.status import RestoreStatus
+from simdist.checkpoint.variable_parts import CompanionPart, VariablePart
 from simdist.errors import InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
 from simdist.program.arrays import HostArray

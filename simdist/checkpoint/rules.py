@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from simdist.checkpoint.contents import REPLICA_VALUES, Contents
 from simdist.checkpoint.objects import Objects
-from simdist.checkpoint.parts import REPLICA_VALUES, Contents
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["Labels", "SavedRules", "add_waiting", "labels_of_rules"]

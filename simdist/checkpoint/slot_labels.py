@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
+from simdist.checkpoint.fitting import slot_in
 from simdist.checkpoint.objects import Objects
-from simdist.checkpoint.parts import slot_in
 from simdist.variables.handles import shown_name
 
 __all__ = ["COMMON", "Label", "base_of", "labels_by_name", "labels_of_slots"]

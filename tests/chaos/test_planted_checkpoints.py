@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simdist.chaos import Disturbance, Scenario, examine, run
-from simdist.checkpoint.parts import VariablePart
+from simdist.checkpoint.variable_parts import VariablePart
 from simdist.input.distributed_iterator import DistributedIterator
 
 OPTIONS = {"under": "multi-worker", "acts": "tstrt", "batch": 8, "momentum": True, "async": False, "kept": 2}
