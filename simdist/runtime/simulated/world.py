@@ -1,7 +1,6 @@
-"""The world: all tasks of a simulated cluster, what they hold, and how they die and restart, in virtual time.
+"""The world: all tasks of a simulated cluster and what they hold, in virtual time.
 
-A crash kills a process: its fibers end, its memory is gone, its connections are reset at once, so that every task that talked to
-it detects it one latency later. A message of a dead incarnation has no effect, wherever it is.
+How they die and start again is in `crashes`; how they join and leave, in `joining`.
 
 Not simulated: the cost of serialising, message headers, the size of a program that is sent for the first time.
 """
@@ -25,10 +24,10 @@ from simdist.randomness import derive_seed, keras_seeds
 from simdist.runtime.replicas import Member
 from simdist.runtime.simulated.absences import absences
 from simdist.runtime.simulated.copies import Copy
+from simdist.runtime.simulated.crashes import CrashesAndRestarts
 from simdist.runtime.simulated.detection import Detection
 from simdist.runtime.simulated.disks import Disks
 from simdist.runtime.simulated.disturbances import Disturbances
-from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.mail import MailToChief
 from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.pricing import Prices
@@ -36,17 +35,16 @@ from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.routes import Routes
 from simdist.runtime.simulated.row_uses import TableUses
 from simdist.runtime.simulated.server_loop import ServerLoop
-from simdist.runtime.simulated.server_recovery import SERVER_RESTART_S, ServerRecovery
 from simdist.runtime.simulated.serving_mains import ServingMains
-from simdist.runtime.simulated.silence import Listener, Silence
-from simdist.runtime.simulated.task import Incarnation, RestartPlan, Task
+from simdist.runtime.simulated.silence import Silence
+from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.task_disk import SimulatedDisk
 from simdist.runtime.simulated.transport import Transport
 from simdist.runtime.state import GroupStates
 from simdist.runtime.work import Returned
 from simdist.simulated_process import SimulatedProcess
 from simdist.simulation.fabric import Fabric
-from simdist.simulation.kernel import Clock, Fiber, current_fiber
+from simdist.simulation.kernel import Clock, Fiber
 from simdist.simulation.network import Link, SharedLinks
 from simdist.trace import Trace
 from simdist.variables.state import task_of
@@ -61,7 +59,7 @@ class Foreseen(Protocol):
     def carried(self) -> Mapping[Link, float]: ...
 
 
-class World:
+class World(CrashesAndRestarts):
     """All tasks of one cluster.
 
     Args:
@@ -107,13 +105,13 @@ class World:
             task.begin(self.seed, 0)
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
-        self.mains: dict[str, list[Callable[[Task], None]]] = {name: [] for name in devices}  # what a task does again after a restart
+        self.mains = {name: [] for name in devices}
         self.serving_mains = ServingMains()
-        self.chief_is_launched = False  # whether the program of the chief is a launched main, and not the driver
-        self.recoveries: dict[str, ServerRecovery] = {}  # of servers whose variables survive a crash
+        self.chief_is_launched = False
+        self.recoveries = {}
         self.disks = Disks(self.clock, self.trace, self.tasks, disks or {}, seed, self.copy)
         self.preemptions = Preemptions(self.clock, self.trace, partial(self.crash, keep_disk=False))
-        self.listeners: list[Listener] = []  # groups of replicas; each removes itself
+        self.listeners = []
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
         self.silence.changed.append(self.detection.expect_change)
@@ -125,10 +123,6 @@ class World:
         self.groups: list[Any] = []  # of workers that train together, each with a main of its own
         self.table_uses = TableUses()
         self.engine_context = TaskContext(active_context().process)  # of fibers that run no code of a user
-
-    @property
-    def now(self) -> float:
-        return self.clock.now
 
     def disturb(self) -> None:
         """A fault begins: what was to end at a known second goes on event by event, from where it is, and so does what begins later."""
@@ -181,7 +175,7 @@ class World:
         ends = self.task(task_of(source)), self.task(task_of(target))
         return Copy(self.transport, self.routes.between(source, target), ends, (source, target), size_bytes, what, ended)
 
-    # -- starts and crashes ---------------------------------------------------------------------------------------
+    # -- starts ---------------------------------------------------------------------------------------------------
 
     def start(self, task: Task, function: Callable[[], Returned], lane: str | None = None, context: TaskContext | None = None) -> Fiber:
         """Run a function as a part of a task's present incarnation."""
@@ -203,99 +197,6 @@ class World:
     def process_of_main(self, task: Task, environ: Mapping[str, str]) -> SimulatedProcess:
         """A process for the main that is launched on a task's present incarnation."""
         return SimulatedProcess(environ, derive_seed(self.seed, task.name, task.incarnation, "generators"))
-
-    def crash(self, task: Task, restart_after_s: float | None = None, reason: str = "fault", keep_disk: bool = True) -> None:
-        """Kill a task's process now; if it is down already, what was said of its restart is replaced.
-
-        Without `keep_disk` its machine is given back: it starts again on another one, whose disk is empty.
-        """
-        self._die(task, "crash", f"crash of {task.name}", restart_after_s, reason, not keep_disk)
-
-    def lose_host(self, task: Task, restart_after_s: float | None = None, reason: str = "fault") -> None:
-        """Lose a task's machine now: as a crash, but no connection is reset, also for messages that arrive there later.
-
-        If the process is dead already, its restart is replaced, and its disk is lost.
-        """
-        is_up = task.alive
-        if is_up:
-            task.process.lost = True
-        self._die(task, "lose_host", f"{task.name}'s machine is lost", restart_after_s, reason, True)
-        if is_up:
-            for transfers in list(self.transport.collectives):
-                transfers.host_lost(task)
-            self.silence.tell()
-
-    def end(self, task: Task) -> None:
-        """End the process of a task that has left the cluster."""
-        self._die(task, "resize", f"{task.name} has ended", None, "it has left")
-
-    def _die(self, task: Task, how: str, text: str, restart_after_s: float | None, reason: str, disk_lost: bool = False) -> None:
-        task.machine += int(disk_lost)
-        now, incarnation, is_told = self.now, task.incarnation, not task.process.lost
-        if not task.alive:
-            self.trace.instant(task.name, how, f"{text}, which is down", now, cause=task.trouble, incarnation=incarnation, reason=reason)
-            self._plan_restart(task, restart_after_s)
-            if disk_lost:
-                self.disks.died(task, disk_lost)
-            return
-        task.process.alive, task.down_since_s, task.held = False, now, None if is_told else []
-        task.trouble = self.trace.instant(task.name, how, text, now, incarnation=incarnation, reason=reason)
-        task.local.clear()
-        for processor in task.processors.values():
-            processor.memory.clear()
-        self.servers[task.name].died()
-        for recovery in self.recoveries.values():
-            recovery.died(task)
-        self.states.lose(task.name)
-        for listener in list(self.listeners) if is_told else ():
-            listener.lost(task)
-        calls, task.calls = task.calls, {}
-        for call in calls:
-            call.lost(task)
-        reset = self.routes.word(task, self.chief, "reset", incarnation)
-        for late_s in self.transport.fates(reset) if is_told else ():
-            self.clock.after(reset.latency_s + late_s, self._connection_reset, (reset, late_s))
-        self._plan_restart(task, restart_after_s)
-        fibers, task.fibers = task.fibers, []
-        for fiber in fibers:
-            if fiber is not current_fiber():
-                self.clock.kill(fiber)
-        for step in list(task.running):
-            step.killed()
-        self.disks.died(task, disk_lost)
-        if task is self.chief and not self.chief_is_launched:
-            self.tell_driver(
-                UnavailableError(f"{task.name} {'crashed' if is_told else 'was lost'} at {now:.6f} s, and this program with it.")
-            )
-        for fiber in fibers:
-            if fiber is current_fiber():
-                self.clock.kill(fiber)
-
-    def _connection_reset(self, what: tuple[Leg, float]) -> None:
-        reset, late_s = what
-        if self.transport.arrives(reset, late_s):
-            self.detection.connection_reset(reset.source.name, reset.content)
-
-    def _plan_restart(self, task: Task, delay_s: float | None) -> None:
-        if delay_s is None and task.name in self.recoveries:
-            delay_s = SERVER_RESTART_S
-        task.restart_plan = plan = None if delay_s is None else RestartPlan(self.now + delay_s)
-        if delay_s is not None:
-            self.clock.after(delay_s, lambda _: task.restart_plan is plan and self.restart(task))
-
-    def restart(self, task: Task) -> None:
-        """Restart a task's process, with the next incarnation and an empty memory."""
-        if task.alive:
-            return
-        task.begin(self.seed, task.incarnation + 1, self.now)
-        down = self.trace.span(task.name, "down", "down", task.down_since_s, self.now, cause=task.trouble)
-        text, incarnation = f"restart of {task.name}", task.incarnation
-        task.trouble = self.trace.instant(task.name, "restart", text, self.now, cause=task.trouble, incarnation=incarnation)
-        for processor in task.processors.values():
-            processor.last = down
-        for main in list(self.mains[task.name]):
-            main(task)
-        self.detection.register(task)
 
     def add_device(self, device_name: str, device: Device | None = None) -> Processor:
         """Add a device to a task (``worker:0/gpu:1``), with its links inside the host; by default a copy of the task's own."""
@@ -350,12 +251,6 @@ class World:
             memory.allocate(name, size_bytes)
         else:
             memory.release(name, -size_bytes)
-
-    def tell_driver(self, error: BaseException) -> None:
-        """Raise an error in the notebook: from its blocking call, or at once where it runs itself."""
-        if not self.clock.is_driving:
-            raise error
-        self.clock.interrupt_driver(error)
 
     def close(self) -> None:
         """End all tasks."""
