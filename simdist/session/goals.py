@@ -31,9 +31,9 @@ class UntilSecond(Goal):
     until_s: float
 
     def budget(self, run: ProgramRun) -> tuple[int, float] | None:
-        if run.clock.queue and run.next_s() <= self.until_s:
+        if run.clock.queue and run.agenda.next_s() <= self.until_s:
             return sys.maxsize, self.until_s
-        run.stand_at(self.until_s)
+        run.agenda.stand_at(self.until_s)
         return None
 
 
@@ -81,9 +81,9 @@ class Frame(Goal):
         self.ends = time.perf_counter() + real_s
 
     def budget(self, run: ProgramRun) -> tuple[int, float] | None:
-        if run.clock.queue and run.next_s() <= self.until_s:
+        if run.clock.queue and run.agenda.next_s() <= self.until_s:
             return (EVENTS_BETWEEN_READINGS, self.until_s) if time.perf_counter() < self.ends else None
-        run.stand_at(self.until_s)
+        run.agenda.stand_at(self.until_s)
         return None
 
 
@@ -114,7 +114,7 @@ class Moment(Goal):
         left = sys.maxsize if self.is_over else self.events - run.clock.events
         if left > 0:
             return left, LAST_S
-        run.stand_at(self.now_s)
+        run.agenda.stand_at(self.now_s)
         return None
 
 
