@@ -26,7 +26,9 @@ def await_servers(coordinator: ClusterCoordinator) -> None:
 
 
 def with_servers(coordinator: ClusterCoordinator, save: Callable[[], T]) -> T:
-    """Do something that reads variables; again, when a server that has died meanwhile is back.
+    """Do something that reads variables; again, when a server that has died meanwhile is back. All are there when it is over.
+
+    It may take virtual time, in which a server dies that it needs no more; what follows it may read variables, too.
 
     Args:
         coordinator: of the servers.
@@ -38,7 +40,10 @@ def with_servers(coordinator: ClusterCoordinator, save: Callable[[], T]) -> T:
     while True:
         await_servers(coordinator)
         try:
-            return save()
+            saved = save()
         except UnavailableError:
             if not coordinator.pool.awaits_servers():
                 raise
+        else:
+            await_servers(coordinator)
+            return saved

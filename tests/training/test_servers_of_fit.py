@@ -32,10 +32,23 @@ class Weights(keras.callbacks.Callback):
         self.seen.append(b"".join(value.tobytes() for value in self.model.get_weights()))
 
 
-def trained(crash_s: float | None, recovery: Any = "replica", of_batches: bool = False) -> tuple[Any, sd.Cluster, float]:
+class Evaluation(keras.callbacks.Callback):
+    """Evaluates the model after each epoch, which takes virtual time."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.model.evaluate(X, Y, batch_size=8, verbose=0)
+
+
+def trained(
+    crash_s: float | None,
+    recovery: Any = "replica",
+    of_batches: bool = False,
+    first: keras.callbacks.Callback | None = None,
+    mode: Any = "sync",
+) -> tuple[Any, sd.Cluster, float]:
     """What a training has come to whose callbacks read and save weights, where, and when it ended."""
     directory, cluster = Path(mkdtemp()), sd.Cluster({"worker": 2, "ps": 2})
-    with sd.ParameterServerStrategy(cluster, recovery=recovery, mode="sync").scope():
+    with sd.ParameterServerStrategy(cluster, recovery=recovery, mode=mode).scope():
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(1)])
         model.compile("adam", "mse")
@@ -44,7 +57,10 @@ def trained(crash_s: float | None, recovery: Any = "replica", of_batches: bool =
     weights = Weights()
     saving = keras.callbacks.ModelCheckpoint(directory / "{epoch}.weights.h5", save_weights_only=True)
     best = keras.callbacks.EarlyStopping("loss", patience=5, restore_best_weights=True)
-    callbacks = [best, saving, keras.callbacks.BackupAndRestore(directory / "backup", save_freq=4), *([weights] if of_batches else [])]
+    callbacks = [first] if first is not None else []
+    callbacks += [best, saving, keras.callbacks.BackupAndRestore(directory / "backup", save_freq=4), *([weights] if of_batches else [])]
+    if isinstance(first, keras.callbacks.ModelCheckpoint):
+        first.filepath = str(directory / "first.weights.h5")
     history = model.fit(X, Y, batch_size=8, epochs=3, verbose=0, validation_data=(X, Y), callbacks=callbacks).history
     end_s = cluster.now
     sd.sleep(3.0)  # until all servers are back
@@ -74,3 +90,18 @@ def test_a_file_is_saved_again_where_a_server_dies_that_has_a_part_of_it(file: s
 def test_what_nobody_has_a_copy_of_is_not_awaited() -> None:
     with pytest.raises(UnavailableError, match="ps:0"):
         trained(0.9 * undisturbed(False)[2], recovery="raise")
+
+
+def test_callbacks_read_variables_after_one_during_which_a_server_has_died() -> None:
+    expected, cluster, _ = trained(None, first=keras.callbacks.ModelCheckpoint("first.weights.h5", save_weights_only=True))
+    (written, *_) = [span for span in cluster.trace.spans.where(category="checkpoint") if span.name == "write first.weights.h5"]
+    again = keras.callbacks.ModelCheckpoint("first.weights.h5", save_weights_only=True)
+    assert trained((written.start_s + written.end_s) / 2, first=again)[0] == expected
+
+
+def test_callbacks_read_variables_after_one_at_whose_last_evaluation_a_server_has_died() -> None:
+    _, cluster, _ = trained(None, first=Evaluation(), mode="async")
+    (gathered,) = [span for span in cluster.trace.spans.where(category="checkpoint") if span.name == "gather 1.weights.h5"]
+    evaluated_s = max(span.end_s for span in cluster.trace.spans.where(category="closure") if span.end_s <= gathered.start_s)
+    (history, *_), cluster, _ = trained((evaluated_s + gathered.start_s) / 2, first=Evaluation(), mode="async")
+    assert len(history["loss"]) == 3 and len(cluster.trace.instants.where(category="crash")) == 1

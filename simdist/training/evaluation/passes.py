@@ -16,6 +16,7 @@ from typing import Self, TypeAlias
 from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.handed_out import HandedOut
 from simdist.coordinator.remote_value import Result
+from simdist.coordinator.returning_servers import await_servers
 from simdist.data import AutoShardPolicy, Dataset, DatasetIterator, Options
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
@@ -141,6 +142,7 @@ class WorkerPass(Pass):
 
     def end(self) -> None:
         self.coordinator.join()
+        await_servers(self.coordinator)  # a callback that has called evaluate may be followed by one that reads variables
 
     def give_up(self) -> None:
         self.coordinator.leftovers.leave(self._scheduled)
@@ -211,6 +213,7 @@ def _by_a_worker(strategy: ParameterServerStrategy) -> Taking:
         except BaseException:  # also by Ctrl-C
             coordinator.leftovers.leave([result])
             raise
+        await_servers(coordinator)
         return result.value()  # pyright: ignore[reportReturnType]
 
     return take
