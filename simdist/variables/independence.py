@@ -8,45 +8,111 @@ are read from the jaxpr of the rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import jax
-from jax.extend.core import Jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, SimdistError
 from simdist.program.dependencies import labels_of_results
 from simdist.program.fixed_reads import traced_once
 from simdist.program.jaxprs import primitives_in
 from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval
+from simdist.variables.elementwise import changes_place_by_place, numbers_in
 from simdist.variables.keras_copies import LARGE_BYTES
-from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer, is_scaling
 from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer, optax_slot_optimizer
 from simdist.variables.state import Cell, Owner, owner_of
 from simdist.variables.variable import Variable
 
-__all__ = ["changes_each_alone", "is_elementwise", "require_independent", "require_whole_or_elementwise"]
+__all__ = ["VariableCells", "changes_each_alone", "is_elementwise", "numbers_of", "require_independent", "require_whole_or_elementwise"]
+
+VariableCells: TypeAlias = "Sequence[tuple[Variable, Cell]]"
+"""Cells of one task that an optimizer changes, with their variables."""
 
 RANDOM = ("random_", "threefry", "rng_")
-# What no shard can do alone: reductions, and random numbers, of which each shard would draw the same.
-WHOLE = (*RANDOM, "reduce_", "arg", "dot_general", "conv_", "cum", "sort", "cholesky", "qr", "svd", "eigh")
+# The lengths of the cut axis of large variables, where it is asked whether a rule follows from shapes.
+STAND_IN_LENGTHS = 2, 3
 
 
-def is_elementwise(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> bool:
-    """Whether the rule changes each number by its own gradient and state alone."""
-    return not _uses(_jaxpr_of(slot_optimizer, avals), WHOLE)
+def is_elementwise(
+    optimizer: KerasOptimizer | GradientTransformation, slot_optimizer: SlotOptimizer, cells: VariableCells, parts: Sequence[int]
+) -> bool:
+    """Whether the rule changes each number of some cells by the gradient and the state of this number alone.
+
+    Args:
+        optimizer: the user's.
+        slot_optimizer, cells: of it, and the cells that it changes.
+        parts: the numbers of the cells that are parts of variables.
+    """
+    core = _core_of(optimizer, slot_optimizer, cells)
+    closed = _jaxpr_of(core, [cell.aval for _, cell in cells])
+    values = [number in parts for number in range(len(cells))]
+    state = [role.kind == "slot" and role.owner in parts for role in core.roles]
+    # Of random numbers each part would draw the same.
+    return not _uses(closed.jaxpr, RANDOM) and changes_place_by_place(closed, [*values, *state, *values], [*values, *state])
 
 
-def require_whole_or_elementwise(optimizer: object, slot_optimizer: SlotOptimizer, cells: Sequence[Cell]) -> None:
+def numbers_of(
+    optimizer: KerasOptimizer | GradientTransformation, slot_optimizer: SlotOptimizer, cells: VariableCells
+) -> list[tuple[str, ...]]:
+    """What a rule does, with the numbers that stand in it: not the same for other shapes, if it follows from the shapes."""
+    return numbers_in(_jaxpr_of(_core_of(optimizer, slot_optimizer, cells), [cell.aval for _, cell in cells]).jaxpr)
+
+
+def _core_of(optimizer: KerasOptimizer | GradientTransformation, slot_optimizer: SlotOptimizer, cells: VariableCells) -> SlotOptimizer:
+    """The rule without a loss scale, which is the same for all: the worker makes all gradients finite, or none."""
+    if is_keras_optimizer(optimizer) and is_scaling(optimizer):
+        return keras_slot_optimizer(core_of(optimizer), cells)
+    return slot_optimizer
+
+
+def require_whole_or_elementwise(
+    optimizer: KerasOptimizer | GradientTransformation, slot_optimizer: SlotOptimizer, cells: VariableCells
+) -> None:
     """Refuse a rule of whole variables for shards.
 
     Raises:
         InvalidArgumentError: some of the cells are shards, and the rule is not element-wise.
     """
-    if any(cell.range is not None for cell in cells) and not is_elementwise(slot_optimizer, [cell.aval for cell in cells]):
+    parts = [number for number, (_, cell) in enumerate(cells) if cell.range is not None]
+    if not parts:
+        return
+    try:
+        is_allowed = is_elementwise(optimizer, slot_optimizer, cells, parts) and not _follows_shapes(optimizer, cells)
+    except SimdistError:
+        raise  # the rule needs what no server has
+    except (TypeError, ValueError):  # it has arrays of the shape of the whole variable
+        is_allowed = False
+    if not is_allowed:
         raise InvalidArgumentError(
-            f"{type(optimizer).__name__} reduces over whole variables, or draws random numbers for them, so it cannot be applied "
-            "shard by shard. Use an element-wise optimizer (SGD, Adam, RMSprop, ...), or no variable_partitioner."
+            f"{type(optimizer).__name__} reduces over whole variables, or brings their numbers together otherwise (a shift, an index, their "
+            "shape), or draws random numbers for them, so it cannot be applied shard by shard. Use an element-wise optimizer (SGD, Adam, "
+            "RMSprop, ...), or no variable_partitioner."
         )
+
+
+def _follows_shapes(optimizer: KerasOptimizer | GradientTransformation, cells: VariableCells) -> bool:
+    """Whether a rule does something else with a shard than with the whole variable, because of its shape.
+
+    Raises:
+        TypeError, ValueError: it can do nothing with another shape.
+    """
+    shards = {id(variable): (variable, cell) for variable, cell in cells if cell.range is not None}
+    of_shards, of_whole = list[Aval](), list[Aval]()
+    for variable, cell in shards.values():
+        assert cell.range is not None
+        if variable.aval.size_bytes < LARGE_BYTES:
+            of_shards.append(cell.aval)
+            of_whole.append(variable.aval)
+            continue
+        shape, axis = cell.aval.shape, cell.range.axis
+        for avals, length in zip((of_shards, of_whole), STAND_IN_LENGTHS, strict=True):
+            avals.append(Aval((*shape[:axis], length, *shape[axis + 1 :]), cell.aval.dtype))
+    variables = [variable for variable, _ in shards.values()]
+    found = [numbers_in(_traced_for(optimizer, variables, avals)[1]) for avals in (of_shards, of_whole)]
+    return found[0] != found[1]
 
 
 def require_independent(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> None:
@@ -110,12 +176,11 @@ def _traced_for(
 ) -> tuple[SlotOptimizer, Jaxpr]:
     pairs = [(variable, Cell(variable.name, aval, "")) for variable, aval in zip(variables, avals, strict=True)]
     if is_keras_optimizer(optimizer):
-        # What a LossScaleOptimizer adds is the same for all: the worker makes all gradients finite, or none.
         slot_optimizer = keras_slot_optimizer(core_of(optimizer), pairs)
     else:
         assert isinstance(optimizer, GradientTransformation)
         slot_optimizer = optax_slot_optimizer(optimizer, pairs)
-    return slot_optimizer, _jaxpr_of(slot_optimizer, avals)
+    return slot_optimizer, _jaxpr_of(slot_optimizer, avals).jaxpr
 
 
 def _refuse(optimizer: object, why: str) -> None:
@@ -140,10 +205,10 @@ def _what_reaches(jaxpr: Jaxpr, slot_optimizer: SlotOptimizer, count: int) -> tu
 
 
 @traced_once()
-def _jaxpr_of(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> Jaxpr:
+def _jaxpr_of(slot_optimizer: SlotOptimizer, avals: Sequence[Aval]) -> ClosedJaxpr:
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     state = [jax.ShapeDtypeStruct(cell.aval.shape, cell.aval.dtype) for cell in slot_optimizer.cells]
-    return jaxpr_of(slot_optimizer.apply, specs, state, specs).jaxpr
+    return jaxpr_of(slot_optimizer.apply, specs, state, specs)
 
 
 def _uses(jaxpr: Jaxpr, prefixes: tuple[str, ...]) -> bool:

@@ -22,7 +22,7 @@ from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.operations import VariableHandle
 from simdist.program.values import Aval
 from simdist.variables.handles import adopted, has_variable, variable_of
-from simdist.variables.independence import is_elementwise
+from simdist.variables.independence import VariableCells, is_elementwise, numbers_of
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_keras_optimizer, learning_rate_of
 from simdist.variables.layout import Layout
 from simdist.variables.row_rule import (
@@ -70,6 +70,7 @@ class OptimizerRule(UpdateRule):
         self.is_used_once = False  # whether a step is about to apply it that is traced anew each time: outside of every other step
         self._of_rows: BoundedCache[tuple[tuple[Cell, Aval], ...], SlotOptimizer | None] = BoundedCache(KEPT_FORMS)
         self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
+        self._follows_shapes: dict[tuple[int, ...], bool] = {}  # whether it does with some rows something else than with tables
 
     def __repr__(self) -> str:
         return f"OptimizerRule({type(self.optimizer).__name__})"
@@ -152,6 +153,7 @@ class OptimizerRule(UpdateRule):
     def _forget_rows(self) -> None:
         self._of_rows.clear()
         self._leaves_alone.clear()
+        self._follows_shapes.clear()
 
     def _row_update(
         self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval], rows: Sequence[tuple[int, Aval]], pairs: bool = False
@@ -170,27 +172,31 @@ class OptimizerRule(UpdateRule):
     def _found_rows_only(self, group: Group, rows: Sequence[tuple[int, Aval]]) -> SlotOptimizer | None:
         owner = owner_of(group.cells[0])
         counts = {id(group.cells[position]): aval for position, aval in rows}
-        slot_optimizer, avals = self._with_counts(owner, counts)
+        slot_optimizer, of_rows = self._with_counts(owner, counts)
         tables = [number for number, (_, cell) in enumerate(self.state.optimized[owner]) if id(cell) in counts]
         changed = [group.cells[position] for position, _ in rows]
         if len(tables) > 1 and has_state_of_unknown_tables(self.state.slot_optimizers[owner], changed):
             return None
-        if not is_elementwise(slot_optimizer, avals):
-            return None
         key = tuple([self.state.optimized[owner][number][0] for number in tables])
-        if not self.lazy_rows and key not in self._leaves_alone:  # found once, and not for each shard
+        if key not in self._follows_shapes:  # found once, and not for each shard
+            of_tables = [(self.variables[number], cell) for number, cell in self.state.optimized[owner]]
+            known = numbers_of(self.optimizer, self.state.slot_optimizers[owner], of_tables)
+            self._follows_shapes[key] = numbers_of(self.optimizer, slot_optimizer, of_rows) != known
+        if self._follows_shapes[key] or not is_elementwise(self.optimizer, slot_optimizer, of_rows, tables):
+            return None
+        if not self.lazy_rows and key not in self._leaves_alone:
             # Of no rows everything could be said.
             some = {cell: Aval((max(1, aval.shape[0]), *aval.shape[1:]), aval.dtype) for cell, aval in counts.items()}
-            self._leaves_alone[key] = leaves_rows_alone(*self._with_counts(owner, some), tables)
+            of_some, cells = self._with_counts(owner, some)
+            self._leaves_alone[key] = leaves_rows_alone(of_some, [cell.aval for _, cell in cells], tables)
         if self.lazy_rows or self._leaves_alone[key]:
             return slot_optimizer
         warn_of_dense_updates(type(self.optimizer).__name__, changed)
         return None
 
-    def _with_counts(self, owner: Owner, counts: Mapping[int, Aval]) -> tuple[SlotOptimizer, list[Aval]]:
-        """The slot optimizer of so many rows in the place of tables, which are given by identity; and the shapes of its cells."""
+    def _with_counts(self, owner: Owner, counts: Mapping[int, Aval]) -> tuple[SlotOptimizer, VariableCells]:
+        """The slot optimizer of so many rows in the place of tables, which are given by identity; and its cells."""
         held = [(self.variables[number], cell) for number, cell in self.state.optimized[owner]]
         cells = [(variable, Cell(cell.name, counts.get(id(cell), cell.aval), cell.task)) for variable, cell in held]
         build = keras_slot_optimizer if is_keras_optimizer(self.optimizer) else optax_slot_optimizer
-        slot_optimizer = build(self.optimizer, cells)  # pyright: ignore[reportArgumentType]
-        return slot_optimizer, [cell.aval for _, cell in cells]
+        return build(self.optimizer, cells), cells  # pyright: ignore[reportArgumentType]

@@ -79,7 +79,7 @@ class RuleState:
             layout.join([*own, *self.slot_optimizers[owner].cells])
             return
         slot_optimizer = self._slot_optimizer(cells)
-        require_whole_or_elementwise(self.optimizer, slot_optimizer, own)
+        require_whole_or_elementwise(self.optimizer, slot_optimizer, [(self.variables[number], cell) for number, cell in cells])
         if not self._is_independent:
             require_independent(self.optimizer, self.variables)
             self._is_independent = True
@@ -160,7 +160,7 @@ class RuleState:
         assert is_keras_optimizer(self.optimizer)
         pairs = [(self.variables[number], cell) for number, cell in self.optimized[owner]]
         renewed = renewed_slot_optimizer(self.slot_optimizers[owner], self.optimizer, pairs, changed)
-        require_whole_or_elementwise(self.optimizer, renewed, [cell for _, cell in pairs])
+        require_whole_or_elementwise(self.optimizer, renewed, pairs)
         return renewed
 
     def _slot_optimizer(self, cells: Sequence[tuple[int, Cell]], moved: MovedState | None = None) -> SlotOptimizer:

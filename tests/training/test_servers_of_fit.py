@@ -43,7 +43,7 @@ def trained(
     crash_s: float | None,
     recovery: Any = "replica",
     of_batches: bool = False,
-    first: keras.callbacks.Callback | None = None,
+    first: Any = None,
     mode: Any = "sync",
 ) -> tuple[Any, sd.Cluster, float]:
     """What a training has come to whose callbacks read and save weights, where, and when it ended."""
