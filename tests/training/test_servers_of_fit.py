@@ -59,7 +59,7 @@ def trained(
     best = keras.callbacks.EarlyStopping("loss", patience=5, restore_best_weights=True)
     callbacks = [first] if first is not None else []
     callbacks += [best, saving, keras.callbacks.BackupAndRestore(directory / "backup", save_freq=4), *([weights] if of_batches else [])]
-    if isinstance(first, keras.callbacks.ModelCheckpoint):
+    if hasattr(first, "filepath"):
         first.filepath = str(directory / "first.weights.h5")
     history = model.fit(X, Y, batch_size=8, epochs=3, verbose=0, validation_data=(X, Y), callbacks=callbacks).history
     end_s = cluster.now
