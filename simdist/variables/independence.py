@@ -88,8 +88,8 @@ def require_whole_or_elementwise(
     if not is_allowed:
         raise InvalidArgumentError(
             f"{type(optimizer).__name__} reduces over whole variables, or brings their numbers together otherwise (a shift, an index, "
-            "their shape), or draws random numbers for them, so it cannot be applied shard by shard. Use an element-wise optimizer (SGD, Adam, "
-            "RMSprop, ...), or no variable_partitioner."
+            "their shape), or draws random numbers for them, so it cannot be applied shard by shard. Use an element-wise optimizer "
+            "(SGD, Adam, RMSprop, ...), or no variable_partitioner."
         )
 
 

@@ -60,7 +60,7 @@ def trained(
     callbacks = [first] if first is not None else []
     callbacks += [best, saving, keras.callbacks.BackupAndRestore(directory / "backup", save_freq=4), *([weights] if of_batches else [])]
     if hasattr(first, "filepath"):
-        first.filepath = str(directory / "first.weights.h5")
+        setattr(first, "filepath", str(directory / "first.weights.h5"))  # noqa: B010
     history = model.fit(X, Y, batch_size=8, epochs=3, verbose=0, validation_data=(X, Y), callbacks=callbacks).history
     end_s = cluster.now
     sd.sleep(3.0)  # until all servers are back
