@@ -37,7 +37,7 @@ def _looking_up(take: Callable[..., Any]) -> Callable[..., Any]:
         if stands_in or not jnp.issubdtype(ids.dtype, jnp.integer):
             return take(x, indices, axis=axis)
         if not follows_lookups(tracer, own):
-            note_whole_table(tracer, own)
+            note_whole_table(tracer, own, ids.size)
             return take(x, indices, axis=axis)
         return x.autocast(traced_lookup(tracer, own, ids))
 

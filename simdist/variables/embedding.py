@@ -9,16 +9,19 @@ Taught in lesson 06.
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.errors import InvalidArgumentError
+from simdist.errors import DenseReadWarning, InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, HostArray
 from simdist.program.lookups import lookup, plain_lookup
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
+from simdist.variables.row_rule import LARGE_TABLE_BYTES
 from simdist.variables.variable import Variable
 
 __all__ = ["embedding_lookup", "follows_lookups", "observed_rows", "table_and_ids", "traced_lookup"]
@@ -29,8 +32,9 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
 
     With parameter servers the bytes that travel are those of the rows, each once, and eight for each of their numbers; so are those of the
     gradient, where `value_and_grad` gives it and an `Optimizer` takes it. That needs ids that follow from the batch and from arguments of
-    the call alone, fewer ids than rows, and no other use of the table's value in the step. Otherwise the step reads the whole table. A
-    worker with several devices reads and sends each row once for all of them.
+    the call alone, fewer ids than rows, a table that no partitioner has cut along another axis than its first, and no other use of the
+    table's value in the step. Otherwise the step reads the whole table. A worker with several devices reads and sends each row once for
+    all of them.
 
     Under synchronous strategies the read is local. Of the gradient the replicas gather a row and eight bytes for each id, where that is
     less than an all-reduce of the table, the gradient goes to the optimizer as it is, and nothing compresses it. Rows with equal ids are
@@ -50,7 +54,7 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
             negative id counts from the end.)
 
     Warns:
-        DenseReadWarning: the ids depend on a variable, so each step reads the whole table.
+        DenseReadWarning: the ids depend on a variable, or the table is large and cut along another axis, so each step reads all of it.
 
     Example:
         >>> import numpy as np
@@ -114,7 +118,7 @@ def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array, padded: bool 
     """The rows of a table at this point of a step; where ids are padded, zeros for those below 0."""
     value = table.traced_value(tracer)
     if not follows_lookups(tracer, table) or (padded and tracer.num_replicas > 1 and not table.moves_rows):
-        note_whole_table(tracer, table)
+        note_whole_table(tracer, table, ids.size)
         return plain_lookup(value, ids, padded)
     if not ids.ndim:  # a number that stands in the step is no variable of its jaxpr; a list of it is
         return traced_lookup(tracer, table, jnp.reshape(ids, (1,)), padded)[0]
@@ -123,8 +127,21 @@ def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array, padded: bool 
     return lookup(value, ids, tracer.tables.setdefault(own, len(tracer.tables)), padded)
 
 
-def note_whole_table(tracer: Tracer, table: Variable) -> None:
+def _warn_of_columns(table: Variable, num_ids: int) -> None:
+    """Say that a large table of parameter servers is read as a whole because of its partitioner."""
+    strategy, axis = table.placement.store.strategy, table.placement.axis
+    if axis and strategy is not None and strategy.moves_rows and num_ids < table.shape[0] and table.aval.size_bytes >= LARGE_TABLE_BYTES:
+        warnings.warn(
+            f"The variable_partitioner has cut {table.name!r} along axis {axis}, so no server has a whole row of it: each step that looks "
+            "up rows reads the whole table, and sends its whole gradient. Cut it along its first axis, as sd.FixedShardsPartitioner does.",
+            DenseReadWarning,
+            stacklevel=4,
+        )
+
+
+def note_whole_table(tracer: Tracer, table: Variable, num_ids: int) -> None:
     """Note a lookup that is not followed, where the strategy would follow none: it has one replica, or takes dense gradients."""
+    _warn_of_columns(table, num_ids)
     options = tracer.options
     # Launched mains that fall back on dense gradients for one step have their tables apart.
     is_dense = options is not None and not options.gathers_rows and not options.tables_apart

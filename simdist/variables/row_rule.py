@@ -30,6 +30,7 @@ from simdist.variables.slot_optimizer import SlotOptimizer
 from simdist.variables.state import Cell, Group
 
 __all__ = [
+    "LARGE_TABLE_BYTES",
     "RowUpdate",
     "changed_state",
     "counting_kernel",
