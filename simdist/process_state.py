@@ -19,7 +19,7 @@ from typing import Any, Generic, TextIO, TypeVar, cast
 
 from simdist.simulated_process import SimulatedProcess
 
-__all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed", "has_jax_contexts", "kept_state"]
+__all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed", "has_jax_contexts", "is_jax_tracing", "kept_state"]
 
 KERAS_STATE = "keras.src.backend.common.global_state"
 JAX_CONFIG = "jax._src.config"
@@ -106,6 +106,12 @@ class TaskContext:
 def has_jax_contexts() -> bool:
     """Whether JAX is configured for this thread alone, by a ``with`` that is open: another thread would compute otherwise."""
     return bool(_open_jax_contexts())
+
+
+def is_jax_tracing() -> bool:
+    """Whether code runs inside of a trace of JAX now."""
+    core = cast(Any, sys.modules.get(JAX_TRACE[0]))
+    return core is not None and not core.trace_state_clean()
 
 
 def _open_jax_contexts() -> list[tuple[Any, Any]]:

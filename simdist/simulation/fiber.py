@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, final
+from typing import Any, NoReturn, Protocol, TypeAlias, final
 
 import greenlet
 
@@ -55,6 +55,7 @@ class VirtualClock(Protocol):
     def wait(self, gate: Gate, what: str | Callable[[], str] = "") -> Value: ...
     def sleep(self, seconds: float) -> None: ...
     def wake(self, fiber: Fiber, gate: object) -> None: ...
+    def leave(self, fiber: Fiber, error: BaseException) -> NoReturn: ...
 
 
 class Waiter(Protocol):
@@ -187,6 +188,7 @@ class Fiber:
         context: the process-wide state of the code that it runs.
         waiting: the gate at which it stands; None while it runs.
         held: where what would wake it is written down instead, while its task is paused; None while it is not.
+        ending: called when the code of a dead fiber has ended, or been left; None where nobody waits for that.
         is_daemon: whether no wait may count on it: its sleeps keep no run alive.
         finished: opens when it has ended, however; `result` or `error` is set then, and `killed` says whether its task died.
     """
@@ -196,6 +198,7 @@ class Fiber:
         "clock",
         "context",
         "dead",
+        "ending",
         "error",
         "finished",
         "greenlet",
@@ -216,6 +219,7 @@ class Fiber:
         self.dead = False
         self.abandoned = False
         self.is_daemon = False
+        self.ending: Callable[[Fiber], object] | None = None
         self.kills = 0
         self.held: list[Due] | None = None
         self.waiting: object = None
@@ -236,8 +240,21 @@ class Fiber:
         except BaseException as error:
             # SystemExit and the like end the fiber, not the process: the fiber that waits for it decides.
             self.error = error
+        if self.ending is not None:
+            self.ending(self)
         if self.abandoned:
             return
+        self.clock.fibers.remove(self)
+        self.finished.open(self)
+
+    def give_up(self, error: BaseException) -> None:
+        """Its code does not run again; fibers that wait for it see this error."""
+        if self.abandoned:
+            return
+        if self.ending is not None:
+            self.ending(self)
+        self.abandoned = True
+        self.error = error
         self.clock.fibers.remove(self)
         self.finished.open(self)
 

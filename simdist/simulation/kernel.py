@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from heapq import heappush
 from threading import get_ident
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, NoReturn, TypeAlias, TypeVar, overload
 
 import greenlet
 import simpy
@@ -32,13 +32,12 @@ from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError
 from simdist.interrupts import noted_interrupts, raise_noted
 from simdist.process_state import TaskContext, active
+from simdist.simulation.dead_code import after_death, refuse, warn_of
 from simdist.simulation.endless import no_time_to_wait
 from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, running, words
 from simdist.simulation.loop import FEW_EVENTS, Pauses, run_events, run_many_events, shuffled
 
 __all__ = ["Clock", "Fiber", "Gate", "TaskKilled", "current_fiber"]
-
-KILLS_BEFORE_ABANDONED = 1_000  # a dead fiber that swallows TaskKilled this often is left where it is
 
 A = TypeVar("A")
 Entry: TypeAlias = tuple[Any, ...]  # (time, priority, sequence, event) of SimPy's, or (time, priority, sequence, function, argument)
@@ -125,7 +124,7 @@ class Clock:
         fiber = running.fiber
         if fiber is not None and fiber.clock is self:
             if fiber.dead:
-                self._refuse(fiber)
+                refuse(fiber)
             if gate.callbacks is not None:
                 self._block(fiber, gate, what)
         elif gate.callbacks is not None:
@@ -186,22 +185,14 @@ class Clock:
             self.require_thread()
             raise
         if fiber.dead:
-            self._refuse(fiber)
+            refuse(fiber)
 
-    def _refuse(self, fiber: Fiber) -> None:
-        fiber.kills += 1
-        if fiber.kills > KILLS_BEFORE_ABANDONED:
-            self._abandon(fiber)
+    def leave(self, fiber: Fiber, error: BaseException) -> NoReturn:
+        """Leave the fiber that runs where it stands: its code does not run again, and fibers that wait for it see this error."""
+        fiber.give_up(error)
+        while True:
             assert self._hub is not None
             self._hub.switch()
-        raise TaskKilled(f"{fiber.lane} is dead")
-
-    def _abandon(self, fiber: Fiber) -> None:
-        """This fiber's code does not run again; fibers that wait for it see it killed."""
-        fiber.abandoned = True
-        fiber.error = TaskKilled(f"{fiber.lane} is dead")
-        self.fibers.remove(fiber)
-        fiber.finished.open(fiber)
 
     def require_thread(self) -> None:
         """Refuse a call from another thread than the one that made the clock.
@@ -291,6 +282,7 @@ class Clock:
             return
         fiber.dead = True
         if fiber is running.fiber:
+            after_death.begin(fiber)
             raise TaskKilled(f"{fiber.lane} is dead")
         if greenlet.getcurrent() is self._hub or running.fiber is None:
             self._throw(fiber)
@@ -302,8 +294,9 @@ class Clock:
             return
         fiber.waiting = None
         if not fiber.greenlet:  # it has not run a line yet: there is nothing to interrupt
-            self._abandon(fiber)
+            fiber.give_up(TaskKilled(f"{fiber.lane} is dead"))
             return
+        after_death.begin(fiber)
         hub, self._hub = self._hub, greenlet.getcurrent()
         outer = active.context
         try:
@@ -311,6 +304,7 @@ class Clock:
         finally:
             self._hub = hub
             _restore(outer)
+        warn_of(fiber)
 
     @property
     def is_driving(self) -> bool:
@@ -339,8 +333,9 @@ class Clock:
     def close(self) -> None:
         """End all fibers, in the order in which they started; no event happens on this clock any more."""
         self._closed = True
-        for fiber in list(self.fibers):
-            self.kill(fiber)
+        with ExitStack() as kills:  # all of them, though a warning of one is an error
+            for fiber in reversed(self.fibers):
+                kills.callback(self.kill, fiber)
 
     # -- the loop -------------------------------------------------------------------------------------------------
 

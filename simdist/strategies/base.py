@@ -101,8 +101,9 @@ class Strategy(ReplicaOperations):
             UnavailableError: it has.
         """
         if not self._program.alive:
+            self.engine.require_usable("A step was taken")  # code that runs on after its process has died is ended here
             raise UnavailableError(
-                f"{self.engine.chief}, whose process this program is, has crashed. Start again on a new cluster, cluster.fresh(), or "
+                f"{self._program_task}, whose process this program is, has crashed. Start again on a new cluster, cluster.fresh(), or "
                 "with a new strategy once the chief has been started again."
             )
 

@@ -103,7 +103,8 @@ def test_fiber_that_swallows_even_its_death_is_left_behind() -> None:
 
     fiber = clock.spawn("worker:0", immortal)
     clock.after(1.5, lambda _: clock.kill(fiber))
-    clock.sleep(5.0)
+    with pytest.warns(RuntimeWarning, match=r"was left where it stands \(.*test_kernel.py:\d+, in immortal\)"):
+        clock.sleep(5.0)
     assert fiber.ended
 
 
@@ -288,7 +289,8 @@ def test_a_fiber_that_swallows_its_death_for_ever_has_ended_with_it() -> None:
 
     fiber = clock.spawn("worker:0", stubborn)
     clock.after(0.5, lambda _: clock.kill(fiber))
-    clock.wait(fiber.finished)
+    with pytest.warns(RuntimeWarning, match="worker:0 went on after its task had died"):
+        clock.wait(fiber.finished)
     assert isinstance(fiber.error, TaskKilled)
     assert fiber.killed and not clock.fibers
 

@@ -31,6 +31,7 @@ from simdist.runtime.unfinished import Unfinished
 from simdist.runtime.updating import Assignment
 from simdist.runtime.work import Returned
 from simdist.runtime.worker_replicas import LocalReplicas
+from simdist.simulation.dead_code import require_life
 from simdist.simulation.endless import waits_of
 from simdist.variables.state import Cell
 from simdist.variables.traffic import CellTraffic
@@ -82,6 +83,7 @@ class SimulatedEngine:
         return [name for name in self.world.tasks if name not in self.world.left]
 
     def add_task(self, job: str) -> str:
+        require_life()
         return join(self.world, job).name
 
     def process(self, task: str) -> Incarnation:
@@ -150,6 +152,7 @@ class SimulatedEngine:
         present_versions(self.world, groups)
 
     def assign(self, groups: Sequence[int], change: Assignment, operand: Array, what: str) -> None:
+        require_life()
         states, ledger = self.world.states, self.world.ledger
         versions = present_versions(self.world, groups)
         if len(change.state) == 1 and change.rule == "assign" and ledger.numerics != "off":
@@ -189,12 +192,14 @@ class SimulatedEngine:
     def start_workers(
         self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
     ) -> SimulatedWorkers:
+        require_life()
         return SimulatedWorkers(self.world, tasks, strategy, serving, local)
 
     def replica_group(self, communication: Communication) -> SimulatedReplicaGroup:
         return SimulatedReplicaGroup(self.world, communication)
 
     def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> SimulatedReplicaGroup:
+        require_life()
         return SimulatedReplicaGroup(self.world, communication, join_group(self.world, members, task, communication))
 
     def launch(
@@ -208,6 +213,7 @@ class SimulatedEngine:
         return AwaitedPromise(self.world.clock, self.world.tasks, self.world.disks.last)
 
     def require_usable(self, what: str) -> None:
+        require_life()
         self.world.clock.require_thread()
         self.world.clock.require_open(what)
 

@@ -19,6 +19,7 @@ from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
+from simdist.simulation.dead_code import require_life
 from simdist.simulation.fiber import Fiber, current_fiber
 
 __all__ = ["SimulatedReplicaGroup"]
@@ -50,6 +51,7 @@ class SimulatedReplicaGroup:
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle | None]:
+        require_life()
         priced = list(map(self.world.prices.of, linked))
         for prices, member in zip(priced, local, strict=True):
             memory = self.world.tasks[member.task].processors[member.device].memory
