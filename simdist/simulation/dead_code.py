@@ -8,7 +8,7 @@ Invariants:
 
 - Code that ends by itself within `PATIENCE_S` real seconds never sees a `Blow`. One that was sent and has not struck is taken back.
 - A fiber is not left inside of a trace of JAX, which all other code of the process would then be in. A blow strikes code of
-  users alone: in a library, as JAX, it would leave half-made things behind.
+  users as long as there is hope: in a library, as JAX, it would leave half-made things behind.
 
 What may live in this file: how dead code ends. Not: who kills fibers, and why.
 """
@@ -34,6 +34,7 @@ __all__ = ["KILLS_BEFORE_LEFT", "after_death", "refuse", "require_life", "warn_o
 KILLS_BEFORE_LEFT = 1_000  # a dead fiber that swallows TaskKilled this often is left where it is
 KILLS_OF_A_BLOW = 200  # so many refused calls one counts for
 PATIENCE_S = 10.0  # real seconds that dead code may take to end
+PATIENCE_IN_LIBRARIES_S = 30.0  # the same, for code that seems to be in libraries whenever one looks
 LOOK_S = 0.5  # real seconds after which the thread finds out whether there is dead code still
 BLOW_S = 0.02  # real seconds between one blow and the next
 STANDARD = os.path.dirname(os.__file__) + os.sep  # where Python's library lies
@@ -72,7 +73,8 @@ class Blow(BaseException):
         fiber = running.fiber
         if fiber is not None and fiber.dead:
             fiber.kills += KILLS_OF_A_BLOW
-            refuse(fiber)
+            if _is_outside_of_libraries(sys._getframe(1)):
+                refuse(fiber)
 
 
 @dataclass
@@ -127,12 +129,19 @@ class AfterDeath:
                 if not self._dying:
                     self._thread = None
                     return
-                late = [dying for dying in self._dying if time.monotonic() - dying.since_s > PATIENCE_S]
-                for dying in late:
-                    if running.fiber is dying.fiber and _is_outside_of_libraries(sys._current_frames()[dying.thread]):
-                        dying.was_struck = True
-                        _raise_in(dying.thread, Blow)
-            pause_s = BLOW_S if late else LOOK_S
+                are_late = [self._strike(dying, time.monotonic() - dying.since_s) for dying in self._dying]
+            pause_s = BLOW_S if any(are_late) else LOOK_S
+
+    def _strike(self, dying: Dying, seconds: float) -> bool:
+        """End code that has run for so long, if that is too long; return whether it is."""
+        if seconds < PATIENCE_S:
+            return False
+        if running.fiber is dying.fiber and (
+            seconds > PATIENCE_IN_LIBRARIES_S or _is_outside_of_libraries(sys._current_frames()[dying.thread])
+        ):
+            dying.was_struck = True
+            _raise_in(dying.thread, Blow)
+        return True
 
 
 def _is_library(frame: FrameType) -> bool:

@@ -269,3 +269,16 @@ def test_a_main_that_failed_by_itself_does_not_run_again_after_a_crash() -> None
     cluster.faults.crash("worker:0", at=cluster.now + 1.0, restart_after=0.1)
     sd.sleep(5.0, cluster)
     assert tries == [0.0]
+
+
+def test_a_deadline_that_a_main_has_missed_is_its_own_error_while_another_task_is_down() -> None:
+    def main() -> None:
+        if sd.TFConfigClusterResolver().task_id == 0:
+            sd.sleep(1.0)
+            raise sd.errors.DeadlineExceededError("mine")
+        sd.sleep(5.0)
+
+    with sd.Cluster({"worker": 2}) as cluster:
+        cluster.faults.crash("worker:1", at=0.5, restart_after=10.0)
+        with pytest.raises(sd.errors.DeadlineExceededError, match="mine"):
+            cluster.launch(main, restart="always").join()

@@ -11,6 +11,7 @@ from simdist.runtime.simulated.chain import Chain
 from simdist.runtime.simulated.server_recovery import ServerRecovery
 from simdist.runtime.simulated.snapshots import Snapshots
 from simdist.runtime.simulated.world import World
+from simdist.simulation.dead_code import require_life
 
 __all__ = ["present_versions", "protect"]
 
@@ -46,6 +47,7 @@ def present_versions(world: World, groups: Sequence[int]) -> list[Bundle]:
     try:
         return [world.states.present(group) for group in groups]
     except UnavailableError as error:
+        require_life()
         for task in dict.fromkeys(world.states.groups[group].task for group in groups):
             recovery = world.recoveries.get(task)
             if recovery is not None and not (recovery.is_serving or recovery.is_lost):

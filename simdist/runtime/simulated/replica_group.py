@@ -52,6 +52,17 @@ class SimulatedReplicaGroup:
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle | None]:
         require_life()
+        try:
+            results = self._run(members, local, linked, calls)
+        except Exception as error:
+            self.world.failing_steps.note(error)
+            raise
+        self.world.ledger.begin()
+        return results
+
+    def _run(
+        self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
+    ) -> list[Bundle | None]:
         priced = list(map(self.world.prices.of, linked))
         for prices, member in zip(priced, local, strict=True):
             memory = self.world.tasks[member.task].processors[member.device].memory
@@ -62,11 +73,9 @@ class SimulatedReplicaGroup:
         self._require_alive(local)
         self.step = ReplicaStep(self.world, members, local, self.communication, self.plans, self.collective_group)
         try:
-            results = self.step.run(linked, priced, calls)
+            return self.step.run(linked, priced, calls)
         finally:
             self.step = None
-        self.world.ledger.begin()
-        return results
 
     def believes_in(self, member: Member) -> bool:
         if member.process in self._suspected or not (member.alive or self._is_lost_unnoticed(member)):

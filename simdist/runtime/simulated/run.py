@@ -80,8 +80,8 @@ class SimulatedRun:
         try:
             self.world.clock.wait(self._done, "the launched mains to end")
         except DeadlineExceededError:
-            # A main that waits for ever waits, as a rule, for the main that failed.
-            error = self._error or self._down() or self._all_serve()
+            # A main that waits for ever waits, as a rule, for the main that failed; what a main has raised itself is its own.
+            error = None if self._done.is_open else self._error or self._down() or self._all_serve()
             if error is None:
                 raise
             raise error from None

@@ -28,6 +28,7 @@ from simdist.runtime.simulated.crashes import CrashesAndRestarts
 from simdist.runtime.simulated.detection import Detection
 from simdist.runtime.simulated.disks import Disks
 from simdist.runtime.simulated.disturbances import Disturbances
+from simdist.runtime.simulated.failing_steps import FailingSteps
 from simdist.runtime.simulated.mail import MailToChief
 from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.pricing import Prices
@@ -107,6 +108,7 @@ class World(CrashesAndRestarts):
         self.chief = self.tasks["chief:0"]
         self.mains = {name: [] for name in devices}
         self.serving_mains = ServingMains()
+        self.failing_steps = FailingSteps(self.clock)
         self.chief_is_launched = False
         self.recoveries = {}
         self.disks = Disks(self.clock, self.trace, self.tasks, disks or {}, seed, self.copy)
