@@ -19,7 +19,17 @@ from typing import Any, Generic, TextIO, TypeVar, cast
 
 from simdist.simulated_process import SimulatedProcess
 
-__all__ = ["PrefixedOutput", "TaskContext", "TaskLocal", "active", "active_context", "current_seed", "has_jax_contexts", "is_jax_tracing", "kept_state"]
+__all__ = [
+    "PrefixedOutput",
+    "TaskContext",
+    "TaskLocal",
+    "active",
+    "active_context",
+    "current_seed",
+    "has_jax_contexts",
+    "is_jax_tracing",
+    "kept_state",
+]
 
 KERAS_STATE = "keras.src.backend.common.global_state"
 JAX_CONFIG = "jax._src.config"

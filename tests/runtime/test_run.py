@@ -282,3 +282,10 @@ def test_a_deadline_that_a_main_has_missed_is_its_own_error_while_another_task_i
         cluster.faults.crash("worker:1", at=0.5, restart_after=10.0)
         with pytest.raises(sd.errors.DeadlineExceededError, match="mine"):
             cluster.launch(main, restart="always").join()
+
+
+def test_join_after_close_says_that_the_cluster_was_closed() -> None:
+    with sd.Cluster({"worker": 2}) as cluster:
+        run = cluster.launch(train)
+    with pytest.raises(sd.errors.FailedPreconditionError, match=r"was ended by cluster.close\(\). Call join\(\)"):
+        run.join()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from simdist import debugging
-from simdist.errors import AbortedError, DeadlineExceededError, TimedOutError, UnavailableError
+from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, TimedOutError, UnavailableError
 from simdist.program.scope import start_own_default
 from simdist.runtime.launched_main import LaunchedMain, launched_main
 from simdist.runtime.simulated.task import Incarnation, Task
@@ -131,7 +131,9 @@ class SimulatedRun:
         if process is not task.process or task.name not in self._left:
             return
         if fiber.killed:
-            if task.name in self._released or (self.restart == "never" and self.world.serving_mains.is_serving((self, task.name))):
+            if self.world.clock.is_closed:
+                self._give_up(task, FailedPreconditionError(f"{task.name} was ended by cluster.close(). Call join() of the run before it."))
+            elif task.name in self._released or (self.restart == "never" and self.world.serving_mains.is_serving((self, task.name))):
                 self._finish(task)
             elif self.restart == "never":
                 self._give_up(task, UnavailableError(f"{task.name} crashed, and restart='never'. Use restart='always' to start it again."))

@@ -18,17 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
+from weakref import WeakKeyDictionary, ref
 
 import jax
 import jax.numpy as jnp
 
 from simdist.arguments import whole_number
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Array
 from simdist.program.function import StepFunction
 from simdist.program.half_precision import widened
-from simdist.program.operations import Program, Update
+from simdist.program.operations import Operation, Program, Update
 from simdist.program.saved_parts import SavedState, built
 from simdist.program.tracing import active_tracer
 from simdist.strategies.synchronous.policies import EveryReplica
@@ -36,6 +37,7 @@ from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.companions import keep_beside
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
 from simdist.variables.optimizer import Optimizer
+from simdist.variables.reachability import KnownVariable
 from simdist.variables.variable import Variable
 
 __all__ = ["LocalSteps", "OuterOptimizer"]
@@ -74,8 +76,11 @@ class LocalSteps(EveryReplica):
         self.num_steps = self.num_averages = 0
         self.anchors: list[Variable] = []
         self._makes_anchors = self._renews_outer = self._is_evaluating = self._has_assigned_anchors = False
+        self._anchored: list[KnownVariable[Variable]] = []  # whose the anchors are
         self._average: StepFunction | None = None
         self._mean: StepFunction | None = None
+        self._averages: list[Variable] = []  # what these two are about, and how many variables had been made then
+        self._num_made = 0
         self._share: StepFunction | None = None
 
     @property
@@ -91,11 +96,25 @@ class LocalSteps(EveryReplica):
                 f"{', '.join(wanted)} of communication_options concern gradients, and with sync_every={self.every} variables are exchanged "
                 "instead. Leave one of them out."
             )
+        self._make_averages(strategy)
+        self._share = StepFunction(self._shared, name=SHARED, counts=False)
+
+    def _make_averages(self, strategy: SteppingStrategy) -> None:
+        """The steps that average: each is traced for the variables that there are."""
         self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE, counts=False)
         self._mean = StepFunction(
             lambda: self._assign(self._trained(strategy), self._means(self._trained(strategy))), name=EVALUATED, counts=False
         )
-        self._share = StepFunction(self._shared, name=SHARED, counts=False)
+
+    def _renew_averages(self, strategy: SteppingStrategy) -> None:
+        """Average what was made since the last average as well: a model may be built after another one was trained."""
+        num_made = strategy.known_variables.num_made
+        if num_made == self._num_made:
+            return
+        trained, self._num_made = self._trained(strategy), num_made
+        if [id(variable) for variable in trained] != [id(variable) for variable in self._averages]:
+            self._averages = trained
+            self._make_averages(strategy)
 
     def is_local(self, variable: Variable) -> bool:
         """Those that are trained; where all began is the same for all replicas."""
@@ -108,15 +127,30 @@ class LocalSteps(EveryReplica):
         if self._renews_outer:
             self._renew_outer(strategy)
         if self.anchors:
+            self._require_anchors(programs)
             self._share_anchors(strategy)
             return
+        _require_unused(self.outer.wrapped, self)
         trained, self._makes_anchors = self._trained(strategy), True
         try:
             with strategy.scope():
                 self.anchors = [keep_beside(variable, ANCHOR, partial(_first_copy, variable)) for variable in trained]
+                self._anchored = [variable.known for variable in trained if variable.known is not None]
         finally:
             self._makes_anchors = False
         built(strategy)
+
+    def _require_anchors(self, programs: Sequence[Program]) -> None:
+        """Refuse to train what was made after the first step: the outer optimizer knows nothing of it, and would leave it apart."""
+        updates = filter(_is_by_optimizer, programs[0].operations)
+        changed = [variable for op in updates for variable in op.variables if isinstance(variable, Variable)]
+        new = [variable.name for variable in changed if ANCHOR not in variable.companions and _is_trained(variable)]
+        if new:
+            raise FailedPreconditionError(
+                f"{', '.join(new[:3])} {'was' if len(new) == 1 else 'were'} made after the first training step, in which the "
+                "outer_optimizer of the strategy was built for the variables that there were. Build all models before that step; or make a strategy, with "
+                "an outer_optimizer of its own, for each."
+            )
 
     def _share_anchors(self, strategy: SteppingStrategy) -> None:
         """Mains that have assigned values of their own go on from those of the chief: otherwise they would never agree again."""
@@ -141,6 +175,7 @@ class LocalSteps(EveryReplica):
             self.num_averages += 1
 
     def _take_average(self, strategy: SteppingStrategy) -> None:
+        self._renew_averages(strategy)
         assert self._average is not None
         try:
             strategy.step(self._average, (), {})
@@ -180,9 +215,13 @@ class LocalSteps(EveryReplica):
         trained = self._trained(strategy)
         values = self._means(trained)
         if self.outer is not None:
-            moved = [tracer.read(anchor) - value for anchor, value in zip(self.anchors, values, strict=True)]
+            means = {id(variable): value for variable, value in zip(trained, values, strict=True)}
+            began = [tracer.read(anchor) for anchor in self.anchors]
+            owners = [id(known.present()) for known in self._anchored]
+            moved = [first - means.get(owner, first) for first, owner in zip(began, owners, strict=True)]
             self.outer.apply_gradients(zip(moved, self.anchors, strict=True), skip_gradients_aggregation=True)
-            values = [tracer.read(anchor) for anchor in self.anchors]
+            means |= {owner: tracer.read(anchor) for owner, anchor in zip(owners, self.anchors, strict=True)}
+            values = [means[id(variable)] for variable in trained]
         self._assign(trained, values)
 
     def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
@@ -220,7 +259,7 @@ class LocalSteps(EveryReplica):
         inner = self.outer.wrapped
         self.outer = Optimizer(type(inner).from_config(inner.get_config()) if is_keras_optimizer(inner) else inner)
         self._renews_outer = False
-        self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE, counts=False)
+        self._make_averages(strategy)
 
     def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
         anchor = variable.companions.get(ANCHOR)
@@ -233,6 +272,7 @@ class LocalSteps(EveryReplica):
         if self._is_evaluating or self.num_steps % self.every == 0:
             yield
             return
+        self._renew_averages(strategy)
         assert self._mean is not None
         store, trained = strategy.store, self._trained(strategy)
         values = [] if strategy.engine.numerics == "off" else [(variable, store.local_values(variable)) for variable in trained]
@@ -250,6 +290,23 @@ def _first_copy(variable: Variable) -> Array:
     return variable.placement.store.cell_value(variable, variable.placement.cells[0])
 
 
+_users: WeakKeyDictionary[KerasOptimizer, ref[LocalSteps]] = WeakKeyDictionary()
+"""Whose outer optimizer each is, from the first training step on."""
+
+
+def _require_unused(outer: KerasOptimizer | GradientTransformation, user: LocalSteps) -> None:
+    """Refuse a Keras optimizer that another strategy has: it keeps slots for the variables of one."""
+    if not is_keras_optimizer(outer):
+        return
+    known = _users.get(outer)
+    if outer.built or (known is not None and known() not in (None, user)):
+        raise InvalidArgumentError(
+            f"The outer_optimizer ({type(outer).__name__}) is that of another strategy or model, and keeps slots for its variables. Make "
+            "one for each strategy, and where mains are launched inside of the main."
+        )
+    _users[outer] = ref(user)
+
+
 def _is_trained(variable: Variable) -> bool:
     """Whether an optimizer can change a variable: all are trainable by default, also counts and truth values, which have no mean."""
     return variable.trainable and bool(jnp.issubdtype(variable.dtype, jnp.inexact))
@@ -258,4 +315,8 @@ def _is_trained(variable: Variable) -> bool:
 def _trains(programs: Sequence[Program]) -> bool:
     """Whether a step changes variables by an optimizer, other than the outer one's."""
     program = programs[0]
-    return program.name != AVERAGE and any(isinstance(op, Update) and not isinstance(op.rule, str) for op in program.operations)
+    return program.name != AVERAGE and any(map(_is_by_optimizer, program.operations))
+
+
+def _is_by_optimizer(op: Operation) -> TypeGuard[Update]:
+    return isinstance(op, Update) and not isinstance(op.rule, str)

@@ -32,7 +32,9 @@ def test_a_main_that_repeats_a_step_that_fails_at_once_ends(caught: type[BaseExc
     with sd.Cluster({"worker": 2}) as cluster:
         cluster.faults.crash("worker:1", after_steps=4, restart_after=1.0)
         run = cluster.launch(main, restart="always")
-        with pytest.raises(sd.errors.DeadlineExceededError, match=r"steps of the program of worker:0 have failed .* sd\.sleep.*worker:1 died"):
+        with pytest.raises(
+            sd.errors.DeadlineExceededError, match=r"steps of the program of worker:0 have failed .* sd\.sleep.*worker:1 died"
+        ):
             run.join()
 
 
