@@ -22,6 +22,7 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
 from typing import NoReturn
@@ -29,15 +30,15 @@ from typing import NoReturn
 from simdist.process_state import is_jax_tracing
 from simdist.simulation.fiber import Fiber, TaskKilled, running
 
-__all__ = ["KILLS_BEFORE_LEFT", "after_death", "refuse", "require_life", "warn_of"]
+__all__ = ["KILLS_BEFORE_LEFT", "after_death", "refuse", "require_not_dead", "warn_of"]
 
 KILLS_BEFORE_LEFT = 1_000  # a dead fiber that swallows TaskKilled this often is left where it is
 KILLS_OF_A_BLOW = 200  # so many refused calls one counts for
 PATIENCE_S = 10.0  # real seconds that dead code may take to end
 PATIENCE_IN_LIBRARIES_S = 30.0  # the same, for code that seems to be in libraries whenever one looks
-LOOK_S = 0.5  # real seconds after which the thread finds out whether there is dead code still
+PAUSE_S = 0.5  # real seconds after which the thread finds out whether there is dead code still
 BLOW_S = 0.02  # real seconds between one blow and the next
-STANDARD = os.path.dirname(os.__file__) + os.sep  # where Python's library lies
+STANDARD = str(Path(os.__file__).parent) + os.sep  # where Python's library lies
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -54,7 +55,7 @@ def refuse(fiber: Fiber) -> NoReturn:
     raise killed
 
 
-def require_life() -> None:
+def require_not_dead() -> None:
     """Refuse what would have an effect at once, in a fiber that has died.
 
     Raises:
@@ -122,7 +123,7 @@ class AfterDeath:
                     fiber.kills = max(fiber.kills, KILLS_BEFORE_LEFT + 1)
 
     def _wait(self) -> None:
-        pause_s = LOOK_S
+        pause_s = PAUSE_S
         while True:
             time.sleep(pause_s)
             with self._lock:
@@ -130,7 +131,7 @@ class AfterDeath:
                     self._thread = None
                     return
                 are_late = [self._strike(dying, time.monotonic() - dying.since_s) for dying in self._dying]
-            pause_s = BLOW_S if any(are_late) else LOOK_S
+            pause_s = BLOW_S if any(are_late) else PAUSE_S
 
     def _strike(self, dying: Dying, seconds: float) -> bool:
         """End code that has run for so long, if that is too long; return whether it is."""

@@ -21,7 +21,7 @@ from simdist.simulation.kernel import Clock, Fiber, TaskKilled
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(dead_code, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(dead_code, "LOOK_S", 0.05)
+    monkeypatch.setattr(dead_code, "PAUSE_S", 0.05)
     yield
 
 

@@ -13,7 +13,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.faults.effects import Heal
 from simdist.runtime.simulated.disturbances import Narrowing
 from simdist.runtime.simulated.world import World
-from simdist.simulation.dead_code import require_life
+from simdist.simulation.dead_code import require_not_dead
 from simdist.trace.records import NO_CAUSE
 
 __all__ = ["SimulatedEffects"]
@@ -42,7 +42,7 @@ class SimulatedEffects:
         return self.world.task(name).name
 
     def require_open(self, what: str) -> None:
-        require_life()
+        require_not_dead()
         self.world.clock.require_open(what)
 
     def progress(self, task: str) -> int:

@@ -31,7 +31,7 @@ from simdist.runtime.unfinished import Unfinished
 from simdist.runtime.updating import Assignment
 from simdist.runtime.work import Returned
 from simdist.runtime.worker_replicas import LocalReplicas
-from simdist.simulation.dead_code import require_life
+from simdist.simulation.dead_code import require_not_dead
 from simdist.simulation.endless import waits_of
 from simdist.variables.state import Cell
 from simdist.variables.traffic import CellTraffic
@@ -83,7 +83,7 @@ class SimulatedEngine:
         return [name for name in self.world.tasks if name not in self.world.left]
 
     def add_task(self, job: str) -> str:
-        require_life()
+        require_not_dead()
         return join(self.world, job).name
 
     def process(self, task: str) -> Incarnation:
@@ -152,7 +152,7 @@ class SimulatedEngine:
         present_versions(self.world, groups)
 
     def assign(self, groups: Sequence[int], change: Assignment, operand: Array, what: str) -> None:
-        require_life()
+        require_not_dead()
         states, ledger = self.world.states, self.world.ledger
         versions = present_versions(self.world, groups)
         if len(change.state) == 1 and change.rule == "assign" and ledger.numerics != "off":
@@ -192,14 +192,14 @@ class SimulatedEngine:
     def start_workers(
         self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
     ) -> SimulatedWorkers:
-        require_life()
+        require_not_dead()
         return SimulatedWorkers(self.world, tasks, strategy, serving, local)
 
     def replica_group(self, communication: Communication) -> SimulatedReplicaGroup:
         return SimulatedReplicaGroup(self.world, communication)
 
     def join_group(self, communication: Communication, members: Sequence[Member], task: str) -> SimulatedReplicaGroup:
-        require_life()
+        require_not_dead()
         return SimulatedReplicaGroup(self.world, communication, join_group(self.world, members, task, communication))
 
     def launch(
@@ -213,7 +213,7 @@ class SimulatedEngine:
         return AwaitedPromise(self.world.clock, self.world.tasks, self.world.disks.last)
 
     def require_usable(self, what: str) -> None:
-        require_life()
+        require_not_dead()
         self.world.clock.require_thread()
         self.world.clock.require_open(what)
 

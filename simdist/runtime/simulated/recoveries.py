@@ -11,7 +11,7 @@ from simdist.runtime.simulated.chain import Chain
 from simdist.runtime.simulated.server_recovery import ServerRecovery
 from simdist.runtime.simulated.snapshots import Snapshots
 from simdist.runtime.simulated.world import World
-from simdist.simulation.dead_code import require_life
+from simdist.simulation.dead_code import require_not_dead
 
 __all__ = ["present_versions", "protect"]
 
@@ -47,7 +47,7 @@ def present_versions(world: World, groups: Sequence[int]) -> list[Bundle]:
     try:
         return [world.states.present(group) for group in groups]
     except UnavailableError as error:
-        require_life()
+        require_not_dead()
         for task in dict.fromkeys(world.states.groups[group].task for group in groups):
             recovery = world.recoveries.get(task)
             if recovery is not None and not (recovery.is_serving or recovery.is_lost):

@@ -19,7 +19,7 @@ from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.replica_step import ReplicaStep
 from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
-from simdist.simulation.dead_code import require_life
+from simdist.simulation.dead_code import require_not_dead
 from simdist.simulation.fiber import Fiber, current_fiber
 
 __all__ = ["SimulatedReplicaGroup"]
@@ -51,7 +51,7 @@ class SimulatedReplicaGroup:
     def run(
         self, members: Sequence[Member], local: Sequence[Member], linked: Sequence[LinkedProgram], calls: Sequence[BoundCall]
     ) -> list[Bundle | None]:
-        require_life()
+        require_not_dead()
         try:
             results = self._run(members, local, linked, calls)
         except Exception as error:

@@ -148,8 +148,8 @@ class LocalSteps(EveryReplica):
         if new:
             raise FailedPreconditionError(
                 f"{', '.join(new[:3])} {'was' if len(new) == 1 else 'were'} made after the first training step, in which the "
-                "outer_optimizer of the strategy was built for the variables that there were. Build all models before that step; or make a strategy, with "
-                "an outer_optimizer of its own, for each."
+                "outer_optimizer of the strategy was built for the variables that there were. Build all models before that step; or make "
+                "a strategy, with an outer_optimizer of its own, for each."
             )
 
     def _share_anchors(self, strategy: SteppingStrategy) -> None:
