@@ -188,7 +188,6 @@ class Fiber:
         context: the process-wide state of the code that it runs.
         waiting: the gate at which it stands; None while it runs.
         held: where what would wake it is written down instead, while its task is paused; None while it is not.
-        ending: called when the code of a dead fiber has ended, or been left; None where nobody waits for that.
         is_daemon: whether no wait may count on it: its sleeps keep no run alive.
         finished: opens when it has ended, however; `result` or `error` is set then, and `killed` says whether its task died.
     """
@@ -198,7 +197,6 @@ class Fiber:
         "clock",
         "context",
         "dead",
-        "ending",
         "error",
         "finished",
         "greenlet",
@@ -219,7 +217,6 @@ class Fiber:
         self.dead = False
         self.abandoned = False
         self.is_daemon = False
-        self.ending: Callable[[Fiber], object] | None = None
         self.kills = 0
         self.held: list[Due] | None = None
         self.waiting: object = None
@@ -240,8 +237,6 @@ class Fiber:
         except BaseException as error:
             # SystemExit and the like end the fiber, not the process: the fiber that waits for it decides.
             self.error = error
-        if self.ending is not None:
-            self.ending(self)
         if self.abandoned:
             return
         self.clock.fibers.remove(self)
@@ -251,8 +246,6 @@ class Fiber:
         """Its code does not run again; fibers that wait for it see this error."""
         if self.abandoned:
             return
-        if self.ending is not None:
-            self.ending(self)
         self.abandoned = True
         self.error = error
         self.clock.fibers.remove(self)

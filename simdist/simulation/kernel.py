@@ -32,7 +32,7 @@ from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError
 from simdist.interrupts import noted_interrupts, raise_noted
 from simdist.process_state import TaskContext, active
-from simdist.simulation.dead_code import after_death, refuse, warn_of
+from simdist.simulation.dead_code import refuse, warn_of
 from simdist.simulation.endless import no_time_to_wait
 from simdist.simulation.fiber import Awaited, Fiber, Gate, TaskKilled, Value, Waiter, current_fiber, running, words
 from simdist.simulation.loop import FEW_EVENTS, Pauses, run_events, run_many_events, shuffled
@@ -282,7 +282,6 @@ class Clock:
             return
         fiber.dead = True
         if fiber is running.fiber:
-            after_death.begin(fiber)
             raise TaskKilled(f"{fiber.lane} is dead")
         if greenlet.getcurrent() is self._hub or running.fiber is None:
             self._throw(fiber)
@@ -296,7 +295,6 @@ class Clock:
         if not fiber.greenlet:  # it has not run a line yet: there is nothing to interrupt
             fiber.give_up(TaskKilled(f"{fiber.lane} is dead"))
             return
-        after_death.begin(fiber)
         hub, self._hub = self._hub, greenlet.getcurrent()
         outer = active.context
         try:

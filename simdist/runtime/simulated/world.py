@@ -29,7 +29,6 @@ from simdist.runtime.simulated.detection import Detection
 from simdist.runtime.simulated.disks import Disks
 from simdist.runtime.simulated.disturbances import Disturbances
 from simdist.runtime.simulated.failing_steps import FailingSteps
-from simdist.runtime.simulated.legs import Leg
 from simdist.runtime.simulated.mail import MailToChief
 from simdist.runtime.simulated.preemptions import Preemptions
 from simdist.runtime.simulated.pricing import Prices
