@@ -233,6 +233,8 @@ class LocalSteps(EveryReplica):
     def _average_assigned(self, variables: Sequence[Variable]) -> None:
         means = self._means(variables)
         self._assign(variables, means)
+        if self._is_evaluating:
+            return
         moved = [
             (variable.companions[ANCHOR], mean) for variable, mean in zip(variables, means, strict=True) if ANCHOR in variable.companions
         ]
@@ -266,6 +268,14 @@ class LocalSteps(EveryReplica):
         if anchor is not None and not self._is_evaluating:
             anchor.placement.store.update(rule, [anchor], [operand])
             self._has_assigned_anchors = True
+
+    @contextmanager
+    def temporarily(self) -> Iterator[None]:
+        before, self._is_evaluating = self._is_evaluating, True
+        try:
+            yield
+        finally:
+            self._is_evaluating = before
 
     @contextmanager
     def evaluating(self, strategy: SteppingStrategy) -> Iterator[None]:

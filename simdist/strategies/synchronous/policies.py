@@ -66,6 +66,10 @@ class EveryReplica:
         """Nothing: replicas are equal after each step."""
         return nullcontext()
 
+    def temporarily(self) -> AbstractContextManager[None]:
+        """Nothing: it keeps nothing of what is assigned."""
+        return nullcontext()
+
     def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """Nothing."""
 
@@ -118,6 +122,9 @@ class OverAnother:
 
     def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
         return self.inner.evaluating(strategy)
+
+    def temporarily(self) -> AbstractContextManager[None]:
+        return self.inner.temporarily()
 
     def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         self.inner.before(strategy, programs)

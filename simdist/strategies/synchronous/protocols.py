@@ -205,6 +205,10 @@ class StepPolicy(Protocol):
         """Inside, all replicas evaluate the same model."""
         ...
 
+    def temporarily(self) -> AbstractContextManager[None]:
+        """Inside, what is assigned to variables is no part of the training: it stands there for a while."""
+        ...
+
     def before(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """The replicas are about to run these programs, one each."""
         ...

@@ -14,8 +14,8 @@ Taught in lesson 02.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TypeVar
 
@@ -61,6 +61,9 @@ class SynchronousStrategy(ReplicatedStrategy):
         policy: what its steps wait for; None: `EveryReplica`.
         replicas: which of its replicas this program drives; None: all.
 
+    Attributes:
+        evaluates_alone: whether a launched main evaluates now, and may not count on the others.
+
     Raises:
         InvalidArgumentError: the replicas cannot follow the policy.
     """
@@ -74,6 +77,7 @@ class SynchronousStrategy(ReplicatedStrategy):
     ) -> None:
         super().__init__(cluster)
         self.options = options or CommunicationOptions()
+        self.evaluates_alone = False
         self.policy: StepPolicy = EveryReplica() if policy is None else policy
         self.replicas: Replicas = DrivenReplicas() if replicas is None else replicas
         self.replicas.attach(self, self._first_members())
@@ -128,8 +132,17 @@ class SynchronousStrategy(ReplicatedStrategy):
     def kept(self) -> Mapping[str, object]:
         return self.policy.kept
 
-    def evaluating(self, alone: bool = False) -> AbstractContextManager[None]:
-        return nullcontext() if alone and self.launched else self.policy.evaluating(self)
+    @contextmanager
+    def evaluating(self, alone: bool = False) -> Iterator[None]:
+        before, self.evaluates_alone = self.evaluates_alone, alone and self.launched
+        try:
+            with nullcontext() if self.evaluates_alone else self.policy.evaluating(self):
+                yield
+        finally:
+            self.evaluates_alone = before
+
+    def temporarily(self) -> AbstractContextManager[None]:
+        return self.policy.temporarily()
 
     def variable_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         """The devices that hold a new variable."""
