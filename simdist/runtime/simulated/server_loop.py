@@ -103,7 +103,7 @@ class ServerLoop:
             self.secure(0, 0.0, lambda: None, lambda: push.confirm(part, self.clock.now))
             return
         read_version = push.read_versions.get(update.group)
-        rule = None if update.of_rule is None else update.of_rule.rule
+        rule = None if update.of_rule is None else update.of_rule.reference()
         kept = KeptUpdate(ticket.clock, update, push.priced, push.operands[part.position], read_version, rule)
         if not rounds.can_be_averaged(ticket.number, kept):
             push.fail(self._not_averaged(kept))
