@@ -37,11 +37,12 @@ Lookup = Callable[[sd.Variable, Any], Any]
 
 
 class Outcome(NamedTuple):
-    """The table and the results of a run, and its strategy."""
+    """The table and the results of a run, its strategy, and the variable."""
 
     table: np.ndarray
     results: list[Any]
     strategy: sd.ParameterServerStrategy
+    variable: sd.Variable
 
 
 def looked_up(table: sd.Variable, ids: Any) -> Any:
@@ -97,8 +98,8 @@ def train(
     values = [coordinator.schedule(step, args=(iterator,)) for _ in range(STEPS * workers)]
     coordinator.join()
     if options.get("numerics") == "off":
-        return Outcome(np.zeros(0), [], strategy)
-    return Outcome(table.numpy(), [float(value.fetch()) for value in values], strategy)
+        return Outcome(np.zeros(0), [], strategy, table)
+    return Outcome(table.numpy(), [float(value.fetch()) for value in values], strategy, table)
 
 
 @functools.cache  # what several devices are compared with
@@ -126,7 +127,7 @@ def test_numbers_and_bytes_are_those_of_one_device(devices: int, lookup: Lookup,
     np.testing.assert_allclose(found.table, expected.table, rtol=0, atol=5e-7)
     np.testing.assert_allclose(found.results, expected.results, rtol=1e-5)
     assert table_bytes(found) == table_bytes(expected)
-    assert found.strategy.hot_rows(found.strategy.variables[0]) == expected.strategy.hot_rows(expected.strategy.variables[0])
+    assert found.strategy.hot_rows(found.variable) == expected.strategy.hot_rows(expected.variable)
 
 
 def test_each_row_travels_once_for_all_replicas() -> None:

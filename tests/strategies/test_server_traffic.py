@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -79,7 +79,14 @@ def test_an_assignment_from_outside_is_a_version_and_no_traffic() -> None:
     assert (record.updates, record.bytes_travelled, record.version, record.staleness) == (0, 0, 1, None)
 
 
-def trained(optimizer: str = "SGD", shards: int = 2, rows: bool = True, ids: Any = None, steps: int = 6) -> sd.ParameterServerStrategy:
+class Trained(NamedTuple):
+    """A strategy, and the table that was trained."""
+
+    strategy: sd.ParameterServerStrategy
+    table: sd.Variable
+
+
+def trained(optimizer: str = "SGD", shards: int = 2, rows: bool = True, ids: Any = None, steps: int = 6) -> Trained:
     """Train a table and weights beside it, by looking rows up or by reading all of the table."""
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 2}), sd.FixedShardsPartitioner(shards))
     numbers = np.random.default_rng(0).integers(0, ROWS, (64, 3)) if ids is None else ids
@@ -103,7 +110,7 @@ def trained(optimizer: str = "SGD", shards: int = 2, rows: bool = True, ids: Any
     for _ in range(steps):
         coordinator.schedule(step, args=(iterator,))
     coordinator.join()
-    return strategy
+    return Trained(strategy, table)
 
 
 CASES = [(optimizer, shards, rows) for optimizer in ("SGD", "Adagrad") for shards in (1, 2, 3) for rows in (True, False)]
@@ -111,7 +118,7 @@ CASES = [(optimizer, shards, rows) for optimizer in ("SGD", "Adagrad") for shard
 
 @pytest.mark.parametrize(("optimizer", "shards", "rows"), sampled(CASES, [*covering(CASES), ("Adagrad", 2, True)]))
 def test_all_bytes_of_a_training_belong_to_shards(optimizer: str, shards: int, rows: bool) -> None:
-    strategy = trained(optimizer, shards, rows)
+    strategy, _ = trained(optimizer, shards, rows)
     records = strategy.traffic()
     for task, server in strategy.engine.trace.summary()["servers"].items():
         own = [record for record in records if record.task == task]
@@ -121,14 +128,14 @@ def test_all_bytes_of_a_training_belong_to_shards(optimizer: str, shards: int, r
 
 def test_rows_are_counted_at_the_shard_that_has_them() -> None:
     ids = np.full((64, 3), 35)  # of 40 rows, in the second of two shards
-    first, second = [record for record in trained(ids=ids).traffic() if record.variable == "table"]
+    first, second = [record for record in trained(ids=ids).strategy.traffic() if record.variable == "table"]
     assert (first.reads, first.updates, first.bytes_travelled) == (0, 0, 0)
     row_bytes = WIDTH * FLOAT + ID_BYTES
     assert (second.reads, second.bytes_read, second.updates, second.bytes_updated) == (6, 6 * row_bytes, 6, 6 * row_bytes)
 
 
 def test_records_are_those_of_the_shard_map() -> None:
-    strategy = trained("Adam")
+    strategy, _ = trained("Adam")
     keys = ("variable", "shard", "task", "kind", "size_bytes", "slot_of")
     traffic, placements = (
         [tuple(getattr(record, key) for key in keys) for record in found] for found in (strategy.traffic(), strategy.placements())
@@ -147,23 +154,19 @@ def test_an_engine_without_a_network_refuses() -> None:
         strategy.hot_rows(table)
 
 
-def table_of(strategy: sd.ParameterServerStrategy) -> sd.Variable:
-    return next(variable for variable in strategy.variables if variable.name == "table")
-
-
 @pytest.mark.parametrize("shards", [1, 3])
 def test_hot_rows_are_those_that_most_steps_asked_for(shards: int) -> None:
     ids = np.random.default_rng(3).zipf(1.3, (64, 3)) % ROWS
-    strategy = trained(shards=shards, ids=ids, steps=12)
+    strategy, table = trained(shards=shards, ids=ids, steps=12)
     batches = np.array_split(ids, 16)  # each of the two workers goes through them from the first on
     expected = np.zeros(ROWS, int)
     for step in range(6):
         expected[np.unique(batches[step])] += 2
     order = sorted(np.flatnonzero(expected).tolist(), key=lambda row: (-expected[row], row))
-    found = strategy.hot_rows(table_of(strategy), count=7)
+    found = strategy.hot_rows(table, count=7)
     assert [hot.row for hot in found] == order[:7]
     assert [(hot.reads, hot.updates) for hot in found] == [(expected[row],) * 2 for row in order[:7]]
-    assert len(strategy.hot_rows(table_of(strategy), count=10 * ROWS)) == len(order)
+    assert len(strategy.hot_rows(table, count=10 * ROWS)) == len(order)
     records = [record for record in strategy.traffic() if record.variable == "table"]
     for record in records:
         own = [row for row in order if record.row_start <= row < record.row_stop]
@@ -194,14 +197,14 @@ def test_uses_of_rows_are_those_of_a_crashed_worker_too_and_change_no_digest() -
 
 
 def test_a_step_that_reads_the_whole_table_has_no_hot_rows() -> None:
-    strategy = trained(rows=False)
-    assert strategy.hot_rows(table_of(strategy)) == []
+    strategy, table = trained(rows=False)
+    assert strategy.hot_rows(table) == []
     assert {record.hot_rows for record in strategy.traffic()} == {()}
 
 
 def test_hot_rows_refuse_variables_of_others_and_odd_counts() -> None:
-    strategy, other = trained(steps=1), trained(steps=1)
+    (strategy, table), other = trained(steps=1), trained(steps=1)
     with pytest.raises(InvalidArgumentError, match="'table' is no variable of this strategy"):
-        strategy.hot_rows(table_of(other))
+        strategy.hot_rows(other.table)
     with pytest.raises(InvalidArgumentError, match="count"):
-        strategy.hot_rows(table_of(strategy), count=0)
+        strategy.hot_rows(table, count=0)

@@ -177,6 +177,7 @@ def test_averages_that_overwrite_variables_are_refused() -> None:
 def test_no_second_worker_joins() -> None:
     strategy = servers()
     with strategy.scope():
-        fitted(keras, "sgd")
+        model = of_layers(keras)
+        fitted(keras, "sgd", model=lambda _: model)
     with pytest.raises(FailedPreconditionError, match=r"No worker can join: .*inputs_scale"):
         sd.ClusterCoordinator(strategy).add_worker()

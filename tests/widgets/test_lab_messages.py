@@ -105,7 +105,7 @@ def test_pause_stops_on_the_way(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
 def test_slices_become_short_where_events_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("time.perf_counter", lambda: clock.now)
-    run: Any = SimpleNamespace(clock=SimpleNamespace(queue=[1]), next_s=lambda: 0.0)
+    run: Any = SimpleNamespace(clock=SimpleNamespace(queue=[1]), agenda=SimpleNamespace(next_s=lambda: 0.0))
     part, done = Slice(1.0, 0.02), 0
     while (budget := part.budget(run)) is not None:
         clock.now += budget[0] * 0.003
