@@ -153,8 +153,9 @@ class ServerRecovery(ABC):
         for group, version, newest in rollbacks:
             cells = self.states.groups[group].cells
             variables = ", ".join(dict.fromkeys(cell.name for cell in cells if cell.kind != "slot"))
-            facts = {"variables": variables, "version": version, "updates": newest - version}
-            text = f"{newest - version} updates rolled back"
+            updates = newest - version
+            facts = {"variables": variables, "version": version, "updates": updates}
+            text = f"{updates} update{'s' if updates > 1 else ''} rolled back"
             self.trace.instant(self.task.name, "rollback", text, self.clock.now, cause=restored, **facts)
 
     def held(self) -> Held:
