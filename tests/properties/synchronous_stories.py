@@ -174,7 +174,7 @@ class Story:
                 chosen.assign(chosen.numpy() * 0.5)
             if self.rng.random() < 0.05 and results:
                 self.see(results[-1])
-            if self.rng.random() < 0.05 and results:
+            if self.rng.random() < 0.05 and results and kind not in ("differ", "fail"):  # of parts of different sizes there is no sum
                 self.seen.append(self.reduced(results[-1], self.rng.choice(["sum", "mean"])))
         for result in results[:: 1 + len(results) // 3] if self.rng.random() < 0.5 else ():
             self.see(result)

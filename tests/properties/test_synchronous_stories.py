@@ -45,4 +45,5 @@ def test_any_story_has_the_bits_and_the_times_of_calls_at_once(numerics: str, se
 def test_any_story_has_the_numbers_of_plain_replicas(numerics: str, seed: int) -> None:
     story, plain = Story(numerics, seed, without={"draw"}), PlainStory(seed)
     for found, expected in zip(story.told(), plain.told(), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+        largest = np.nanmax(np.abs(expected), initial=1.0)  # of a story that diverges, single numbers are small by cancellation
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * largest)
