@@ -37,7 +37,7 @@ from simdist.strategies.served_programs import ServedPrograms
 from simdist.strategies.server_input import input_of_workers, refuse_variable_of_dataset, require_dataset
 from simdist.strategies.server_modes import Mode, checked_mode, checked_recovery
 from simdist.strategies.server_placement import server_placement
-from simdist.strategies.server_traffic import hot_rows, traffic_records
+from simdist.strategies.server_traffic import hot_rows, named, traffic_records
 from simdist.strategies.server_variables import ServerVariables, require_partitioner
 from simdist.strategies.worker_copies import WorkerCopies
 from simdist.strategies.worker_replicas import WorkerReplicas
@@ -207,15 +207,16 @@ class ParameterServerStrategy(Strategy):
         """
         return traffic_records(self.engine, self.placements(), self.known_variables.all(), self.store.layout)
 
-    def hot_rows(self, table: AnyVariable, count: int = 10) -> list[HotRow]:
+    def hot_rows(self, table: AnyVariable | str, count: int = 10) -> list[HotRow]:
         """The rows of a table that steps have looked up most often, the hottest first; of equal ones the first.
 
         Args:
-            table: a variable of this strategy. Only steps that look rows up count; those that read the whole table say nothing of its rows.
+            table: a variable of this strategy, or its name in the shard map, also where the program does not refer to it any more. Only
+                steps that look rows up count; those that read the whole table say nothing of its rows.
             count: how many at most, 1 or more; rows that no step has asked for are left out.
 
         Raises:
-            InvalidArgumentError: a variable of another strategy, or a count below 1.
+            InvalidArgumentError: a variable of another strategy, a name that none or several have, or a count below 1.
             TypeError: a count that is no integer.
             FailedPreconditionError: nothing travels in the engine of this cluster.
 
@@ -231,7 +232,8 @@ class ParameterServerStrategy(Strategy):
             >>> [(hot.row, hot.task, hot.reads) for hot in strategy.hot_rows(table, count=3)]
             [(7, 'ps:0', 3), (8, 'ps:0', 2), (60, 'ps:1', 2)]
         """
-        return hot_rows(self.engine, self.store, as_variable(table), whole_number(count, "count", 1))
+        asked = named(self.known_variables.all(), table) if isinstance(table, str) else as_variable(table)
+        return hot_rows(self.engine, self.store, asked, whole_number(count, "count", 1))
 
     def link(self, fn: StepFunction, program: Program, worker: str) -> LinkedProgram:
         """The linked program for a task: once for all workers, again when the layout of the variables has changed.

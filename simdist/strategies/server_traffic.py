@@ -19,7 +19,7 @@ from simdist.variables.traffic import CellTraffic, HotRow, TrafficRecord, hottes
 from simdist.variables.variable import Variable
 from simdist.variables.variable_store import VariableStore
 
-__all__ = ["hot_rows", "traffic_records"]
+__all__ = ["hot_rows", "named", "traffic_records"]
 
 HOT_ROWS = 3  # that a record names
 
@@ -65,6 +65,20 @@ def _record(place: PlacementRecord, sums: CellTraffic, staleness: float | None) 
         staleness=staleness,
         hot_rows=hot,
     )
+
+
+def named(variables: Sequence[Variable], name: str) -> Variable:
+    """The variable that has a name.
+
+    Raises:
+        InvalidArgumentError: none has it, or several.
+    """
+    found = [variable for variable in variables if variable.name == name]
+    if len(found) != 1:
+        known = ", ".join(map(repr, dict.fromkeys(variable.name for variable in variables))) or "none"
+        why = f"{len(found)} variables of this strategy have the name" if found else "no variable of this strategy has the name"
+        raise InvalidArgumentError(f"{why} {name!r}; its variables are {known}. Give the variable itself, or one of these names.")
+    return found[0]
 
 
 def hot_rows(engine: Engine, store: VariableStore[Variable], table: Variable, count: int) -> list[HotRow]:

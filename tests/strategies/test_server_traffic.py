@@ -208,3 +208,23 @@ def test_hot_rows_refuse_variables_of_others_and_odd_counts() -> None:
         strategy.hot_rows(other.table)
     with pytest.raises(InvalidArgumentError, match="count"):
         strategy.hot_rows(table, count=0)
+
+
+def test_hot_rows_are_asked_for_by_name_also_where_nothing_refers_to_the_table_any_more() -> None:
+    strategy, table = trained()
+    expected = strategy.hot_rows(table)
+    assert len(expected) == 10 and strategy.hot_rows("table") == expected
+    del table
+    assert strategy.variables == []
+    assert strategy.hot_rows("table") == expected
+
+
+def test_hot_rows_refuse_a_name_that_none_or_several_have() -> None:
+    strategy, _ = trained(steps=1)
+    with pytest.raises(InvalidArgumentError, match=r"no variable of this strategy has the name 'tables'; its variables are 'table', 'w'"):
+        strategy.hot_rows("tables")
+    with strategy.scope():
+        another = sd.Variable(np.zeros((4, 2), np.float32), name="table")
+    with pytest.raises(InvalidArgumentError, match="2 variables of this strategy have the name 'table'"):
+        strategy.hot_rows("table")
+    assert strategy.hot_rows(another) == []
