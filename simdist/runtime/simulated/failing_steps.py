@@ -1,4 +1,4 @@
-"""Programs that repeat a step which fails at once: virtual time stands still in between, so it would fail for ever.
+"""Programs that repeat a step which fails at once, for a reason that passes with time: but virtual time stands still in between.
 
 The loop ``while True: try: step() except UnavailableError: pass`` has an end on machines, where time passes by itself. Here the step
 raises another error after `MOST` attempts, which such a loop lets through; a main that catches it as well is left where it stands.

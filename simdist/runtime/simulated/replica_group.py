@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simdist.errors import UnavailableError
+from simdist.errors import AbortedError, DeadlineExceededError, UnavailableError
 from simdist.program.bound_call import BoundCall
 from simdist.program.values import Bundle
 from simdist.runtime.linked import LinkedProgram
@@ -23,6 +23,8 @@ from simdist.simulation.dead_code import require_not_dead
 from simdist.simulation.fiber import Fiber, current_fiber
 
 __all__ = ["SimulatedReplicaGroup"]
+
+PASSES_WITH_TIME = UnavailableError, AbortedError, DeadlineExceededError  # so programs repeat what has failed
 
 
 class SimulatedReplicaGroup:
@@ -54,7 +56,7 @@ class SimulatedReplicaGroup:
         require_not_dead()
         try:
             results = self._run(members, local, linked, calls)
-        except Exception as error:
+        except PASSES_WITH_TIME as error:
             self.world.failing_steps.note(error)
             raise
         self.world.ledger.begin()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from simdist.runtime.simulated import failing_steps
 
 
 def variable_and_step() -> tuple[sd.Variable, Callable[[], object]]:
@@ -76,3 +77,13 @@ def test_a_program_that_drives_all_and_repeats_a_step_that_fails_at_once_ends() 
 
         with pytest.raises(sd.errors.DeadlineExceededError, match="steps of this program have failed"):
             train()
+
+
+def test_a_step_that_fails_for_another_reason_may_fail_as_often_as_it_is_called() -> None:
+    """A search for the largest batch that fits, say."""
+    cluster = sd.Cluster({"worker": 1}, hardware={"worker": sd.hardware.Device(memory=8.0)})
+    strategy = sd.OneDeviceStrategy(cluster=cluster)
+    step = sd.function(lambda x: strategy.run(lambda: x.sum()))
+    for _ in range(failing_steps.MOST + 2):
+        with pytest.raises(sd.errors.ResourceExhaustedError):
+            step(np.ones(4, np.float32))
