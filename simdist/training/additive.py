@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import Jaxpr, JaxprEqn, Var
 
+from simdist.program.dataflow import DataFlow
 from simdist.program.dependencies import labels_of_results
-from simdist.program.jaxprs import Atom, inner_jaxprs
+from simdist.program.jaxprs import Atom
 from simdist.program.operations import (
     Compute,
     Next,
@@ -32,7 +33,6 @@ __all__ = ["adds_up", "assigned_of_batches", "assigned_otherwise"]
 UNTOUCHED = -1  # depends on no metric
 MIXED = -2  # depends on metrics otherwise than by a sum
 SAME = ("convert_element_type", "copy", "stop_gradient")
-CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 
 
 def adds_up(jaxpr: Jaxpr, given: Sequence[Var], results: Sequence[Atom]) -> list[bool]:
@@ -51,8 +51,9 @@ def adds_up(jaxpr: Jaxpr, given: Sequence[Var], results: Sequence[Atom]) -> list
         >>> adds_up(traced, traced.invars[:2], traced.outvars)
         [True, False]
     """
-    found = _kinds(jaxpr, {var: number for number, var in enumerate(given)})
-    return [_kind(result, found) == number for number, result in enumerate(results)]
+    numbers = {var: number for number, var in enumerate(given)}
+    kinds = _Sums().of_results(jaxpr.replace(outvars=list(results)), [numbers.get(var, UNTOUCHED) for var in jaxpr.invars])
+    return [kind == number for number, kind in enumerate(kinds)]
 
 
 def assigned_otherwise(program: Program) -> set[Reference]:
@@ -69,8 +70,8 @@ def assigned_otherwise(program: Program) -> set[Reference]:
             kinds[op.output] = numbers.get(op.variable.ref(), UNTOUCHED)
         elif isinstance(op, Compute):
             jaxpr = op.kernel.closed.jaxpr
-            found = _kinds(jaxpr, {var: kinds.get(number, UNTOUCHED) for var, number in zip(jaxpr.invars, op.inputs, strict=True)})
-            kinds.update((number, _kind(atom, found)) for number, atom in zip(op.outputs, jaxpr.outvars, strict=True))
+            found = _Sums().of_results(jaxpr, [kinds.get(number, UNTOUCHED) for number in op.inputs])
+            kinds.update(zip(op.outputs, found, strict=True))
         elif isinstance(op, TracedCollective):
             is_touched = any(kinds.get(number, UNTOUCHED) != UNTOUCHED for number in op.operands)
             kinds.update((number, MIXED if is_touched else UNTOUCHED) for number in op.outputs)
@@ -110,29 +111,27 @@ def _is_sum(read: Read) -> bool:
     return is_sum_of_replicas(variable_of(read.variable))
 
 
-def _kinds(jaxpr: Jaxpr, known: dict[Var, int]) -> dict[Var, int]:
-    """Of each variable of a jaxpr the number of the metric's variable that something was added to, or `UNTOUCHED`, or `MIXED`."""
-    found = dict(known)
-    for eqn in jaxpr.eqns:
-        for var, kind in zip(eqn.outvars, _of_equation(eqn, [_kind(atom, found) for atom in eqn.invars]), strict=True):
-            if kind != UNTOUCHED:
-                found[var] = kind
-    return found
+class _Sums(DataFlow[int]):
+    """Of each value the number of the metric's variable that something was added to, or `UNTOUCHED`, or `MIXED`."""
 
+    def of_constant(self, atom: Atom, value: object) -> int:
+        return UNTOUCHED
 
-def _of_equation(eqn: JaxprEqn, kinds: list[int]) -> list[int]:
-    touched = [kind for kind in kinds if kind != UNTOUCHED]
-    if not touched:
-        return [UNTOUCHED] * len(eqn.outvars)
-    name = eqn.primitive.name
-    if name in CALLS:
-        inner = next(inner_jaxprs(eqn), None)
-        if inner is not None and len(inner.invars) == len(kinds):
-            found = _kinds(inner, {var: kind for var, kind in zip(inner.invars, kinds, strict=True) if kind != UNTOUCHED})
-            return [_kind(atom, found) for atom in inner.outvars]
-    is_sum = name in ("add", "add_any", *SAME) or (name == "sub" and kinds[1] == UNTOUCHED)
-    return [touched[0] if is_sum and len(touched) == 1 else MIXED] * len(eqn.outvars)
+    def of_equation(self, eqn: JaxprEqn, given: Sequence[int]) -> list[int]:
+        touched, name = [kind for kind in given if kind != UNTOUCHED], eqn.primitive.name
+        if not touched:
+            return [UNTOUCHED] * len(eqn.outvars)
+        is_sum = name in ("add", "add_any", *SAME) or (name == "sub" and given[1] == UNTOUCHED)
+        return [touched[0] if is_sum and len(touched) == 1 else MIXED] * len(eqn.outvars)
 
+    def joined(self, one: int, other: int) -> int:
+        return one if one == other else MIXED
 
-def _kind(atom: Atom, found: dict[Var, int]) -> int:
-    return UNTOUCHED if isinstance(atom, Literal) else found.get(atom, UNTOUCHED)
+    def decided(self, by: int, label: int) -> int:
+        return label if by == UNTOUCHED else MIXED
+
+    def of_turn(self, label: int, var: Var) -> int:
+        return label if label == UNTOUCHED else MIXED
+
+    def of_turns(self, label: int, var: Var) -> int:
+        return label if label == UNTOUCHED else MIXED

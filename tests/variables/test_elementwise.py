@@ -37,6 +37,10 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "frequencies": lambda g: jnp.real(jnp.fft.fft(g, axis=0)),
     "the largest": lambda g: jnp.where(g >= jax.lax.top_k(g.ravel(), 2)[0][-1], g, 0),
     "a sum": lambda g: g / jnp.sum(g),
+    "a count of ones": lambda g: g / jnp.ones_like(g).sum(),
+    "the last number": lambda g: g * jnp.arange(float(g.shape[0])).max(),
+    "a ramp of a scan": lambda g: g * jax.lax.scan(lambda n, _: (n + 1, n), 0.0, length=len(g))[1][:, None],
+    "turns of a loop": lambda g: g * jax.lax.scan(lambda n, _: (n + 1, None), 0.0, length=len(g))[0],
     "factors of rows": lambda g: g * np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS),
     "a branch with numbers of rows": lambda g: jax.lax.cond(g.size > 0, lambda: g, lambda: jnp.arange(ROWS * 2.0).reshape(g.shape)),
 }
