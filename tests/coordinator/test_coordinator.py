@@ -14,7 +14,7 @@ import optax
 import pytest
 
 import simdist as sd
-from simdist.errors import AbortedError, FailedPreconditionError, UnavailableError
+from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, UnavailableError
 
 
 def coordinated(**jobs: int) -> tuple[sd.Cluster, sd.ClusterCoordinator]:
@@ -282,3 +282,14 @@ def test_looks_without_end_at_a_second_that_stands_still_are_warned_of_once() ->
     while not coordinator.done():
         sd.sleep(0.1, cluster)
     assert cluster.now == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.filterwarnings("ignore:done.. was False")
+def test_a_loop_without_end_over_done_ends_with_an_error_and_closures_go_on() -> None:
+    cluster, coordinator = coordinated()
+    value = coordinator.schedule(lambda: sd.sleep(1.0))
+    with pytest.raises(DeadlineExceededError, match=r"done\(\) was False 10,000 times at 0 s.*sd\.sleep"):
+        while not coordinator.done():
+            pass
+    coordinator.join()
+    assert value.state == "ready" and cluster.now >= 1.0
