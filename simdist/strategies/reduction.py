@@ -22,7 +22,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import is_array, present_value, supports_jax_array
 from simdist.program.collective import CollectiveOptions
 from simdist.program.half_precision import is_half, widened
-from simdist.program.narrowing import kept_dtype, narrowed, require_numbers
+from simdist.program.narrowing import canonical, kept_dtype, narrowed, require_numbers
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
@@ -130,6 +130,8 @@ def as_numbers(value: Any, what: str) -> Any:
     Raises:
         InvalidArgumentError: it is none.
     """
+    if isinstance(value, (int, float, complex)):
+        canonical(value, what)  # refuses what does not fit; the array below has no dtype of its own, as the number has none
     if isinstance(value, (str, bytes)) or is_array(value):
         require_numbers("str" if isinstance(value, (str, bytes)) else value.dtype.name, what)
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.itemsize > kept_dtype(value.dtype).itemsize:

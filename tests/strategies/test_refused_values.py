@@ -62,6 +62,15 @@ def test_numbers_of_python_have_no_dtype_that_others_would_have_to_have() -> Non
     assert float(sd.MirroredStrategy(2).reduce("sum", sd.PerReplica([1, 2.5]), axis=None)) == 3.5
 
 
+@pytest.mark.parametrize("large", [2**40, -(2**40), 2**70, 1e300, 1e300j], ids=str)
+@pytest.mark.parametrize("op", ["sum", "mean"])
+def test_numbers_of_python_that_jax_has_not_cannot_be_reduced(large: Any, op: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"a value of reduce (has \S+, which does not fit|was given .* at most 64 bits)"):
+        sd.MirroredStrategy(2).reduce(op, sd.PerReplica([large, large]), axis=None)
+    infinite = sd.MirroredStrategy(2).reduce(op, sd.PerReplica([1.0, float("inf")]), axis=None)
+    assert np.isinf(infinite)
+
+
 @pytest.mark.parametrize("large", [np.array([2**40]), np.array([1e300])], ids=["int64", "float64"])
 def test_a_run_returns_no_numbers_that_jax_would_change(large: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"a result of \S+ has \S+, which does not fit"):
