@@ -190,8 +190,8 @@ second_exercise = Exercise(
     a_function("of the losses of one replica's examples, for example lambda losses: ...", does_it_itself),
     hints=(
         "The sum of the replica's losses is to be divided by the number of examples of all replicas together.",
-        "sd.get_replica_context().all_reduce(sd.ReduceOp.SUM, count) adds the counts of all replicas. The count must be an array: "
-        "keras.ops.sum(keras.ops.ones_like(losses)).",
+        "sd.get_replica_context().all_reduce(sd.ReduceOp.SUM, count) adds the counts of all replicas. A replica has "
+        "losses.shape[0] examples.",
     ),
     why="It divides by the number of examples that the batch of this step really has.",
 )
