@@ -65,7 +65,7 @@ def window_picture(moments: np.ndarray, at_least_once: np.ndarray, exactly_once:
             panel.axvline(at_s, ymax=0.9, color="0.5", linestyle=":", linewidth=1)
             panel.text(at_s, 2.36 - number * step, name, ha="left" if step else "center", fontsize=8, color=TEXT_COLOR)
     panels[0].set_ylabel("marks of closure 1")
-    panels[1].legend(frameon=False, loc="center")
+    panels[1].legend(framealpha=1.0, edgecolor="none", loc="center")  # moments lie behind it
     return picture_of(figure)
 
 

@@ -51,7 +51,8 @@ def parting_picture(whole: Sequence[float], resumed: Mapping[str, Sequence[float
     left.legend(frameon=False, fontsize=8, loc="upper right")
     right.set(xlabel="step", yscale="log")
     right.set_ylim(right.get_ylim()[0] / 8)
-    right.legend(frameon=False, fontsize=8, loc="lower left", ncols=2)
+    legend = right.legend(frameon=False, fontsize=8, loc="lower left", ncols=2, columnspacing=0.8, handlelength=1.6, handletextpad=0.5)
+    legend.set_in_layout(False)  # or the panel becomes narrower by what the legend is longer, and the legend is longer still
     return picture_of(figure)
 
 

@@ -85,3 +85,18 @@ def test_the_rule_of_bounds_follows_the_jitter_that_the_lesson_names(monkeypatch
     cluster = rounds.make_cluster(8, jitter, "off")
     rounds.count_steps(cluster, 8 * 200, mode="bounded", staleness=2)
     assert rounds.by_the_rule(2) == pytest.approx(200 / cluster.now, rel=0.15)
+
+
+def test_a_legend_of_what_is_missing_stays_in_its_panel() -> None:
+    losses = {name: [1.0 + number, 1.5] for number, name in enumerate(("nothing", "the optimizer", "the rows", "the random streams"))}
+    figure: Any = saving_pictures.parting_picture([3.0, 1.0, 1.5], losses)
+    figure.draw_without_rendering()  # lays it out
+    panel = figure.axes[1]
+    legend = panel.get_legend().get_window_extent()
+    assert panel.bbox.x0 <= legend.x0 < legend.x1 <= panel.bbox.x1
+
+
+def test_no_moment_crosses_out_the_legend_of_a_window() -> None:
+    figure: Any = marks.window_picture(np.linspace(1.0, 1.14, 20), np.ones((20, 2)), np.ones((20, 2)))
+    frame = figure.axes[1].get_legend().get_frame()
+    assert frame.get_visible() and frame.get_alpha() == 1.0
