@@ -103,8 +103,8 @@ def _apart(*records: Span | Instant | None) -> list[str]:
 
 
 def _what(record: Span | Instant) -> str:
-    says_it = record.category in record.name.split()  # "crash of worker:1" is a crash, and needs no word more
-    return f"{record.lane} {record.name if says_it else f'{record.category} {record.name}'}"
+    said = record.name.split()  # "crash of worker:1" is a crash on the lane of worker:1, and needs no word more
+    return " ".join([*(word for word in (record.lane, record.category) if word not in said), record.name])
 
 
 def _when(record: Span | Instant) -> str:

@@ -22,7 +22,7 @@ def traced(end_s: float = 1.0, size: int = 4, mark: str = "") -> SimpleNamespace
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        (traced(mark="crash"), traced(), "until 2000 ms, then worker:0 crash of worker:0 in the first, nothing more in the second"),
+        (traced(mark="crash"), traced(), "until 2000 ms, then crash of worker:0 in the first, nothing more in the second"),
         (
             traced(1.0),
             traced(1.5),

@@ -181,7 +181,7 @@ def test_fork_without_the_crash_is_the_run_without_it() -> None:
     session.advance()
     found = session.compare(fork)
     assert not found and found.same_until_s == pytest.approx(0.0005) and "crash" in found.first
-    assert str(found).startswith("the same until 0.5 ms, then worker:1 crash")
+    assert str(found).startswith("the same until 0.5 ms, then crash of worker:1 in the first, ")
     assert bool(sd.compare(fork, session.fork(0.0, without=[crash]))) is False
     with pytest.raises(errors.InvalidArgumentError, match="no such command"):
         fork.fork(0.0, without=[crash])
