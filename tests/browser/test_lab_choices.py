@@ -151,3 +151,38 @@ def test_a_finger_that_rests_on_a_task_opens_its_menu(page: Page, hand: Hand) ->
     hand("touchEnd")
     page.wait_for_timeout(100)
     assert page.locator(".sdw-card h4:visible").all_inner_texts() == ["worker:5"]
+
+
+def test_a_moment_that_is_none_is_marked_until_it_is_changed(page: Page) -> None:
+    field, error = page.locator(".sdw-moment"), page.locator(".sdw-transport .sdw-error")
+    field.fill("soon")
+    field.press("Enter")
+    assert (field.get_attribute("aria-invalid"), error.is_visible()) == ("true", True)
+    field.fill("")
+    assert field.get_attribute("aria-invalid") is None
+    field.press("Enter")
+    assert (field.get_attribute("aria-invalid"), error.is_visible()) == ("false", False)
+
+
+@pytest.mark.parametrize("state", ["finished", "failed"])
+def test_strip_is_full_when_the_run_is_over(page: Page, state: str) -> None:
+    run(page, f"source.over.state = '{state}'; source.advance(0)")
+    assert page.locator(".sdw-elapsed").evaluate("node => node.style.width") == "100%"
+
+
+def test_closures_that_wait_are_counted_once_where_none_is_known_by_number(page: Page) -> None:
+    run(page, "source.over.queue = { waiting: 9, in_flight: 1, closures: [{ number: 3, worker: 'worker:0' }] }; source.advance(0)")
+    page.get_by_role("tab", name="Queue").click()
+    assert page.locator(".sdw-queue").inner_text().split() == ["1", "closure", "runs", "#3", "worker:0", "9", "closures", "wait"]
+
+
+def test_a_pending_fault_says_when_it_begins(page: Page) -> None:
+    run(
+        page,
+        "const task = 'worker:1', kind = 'crash';"
+        "source.over.commands = [{ at_s: 0.03, fault: { kind, task }, python: '', status: 'pending' }];"
+        "const planned = (fault) => ({ description: kind, status: 'pending', fired_s: null, healed_s: null, fault });"
+        "source.over.faults = [{ kind, task }, { kind, task, at: 0.04 }, { kind, task, after_steps: 9 }].map(planned); source.advance(0)",
+    )
+    said = page.locator(".sdw-faults li > .sdw-quiet").all_inner_texts()
+    assert said == ["pending, at 30 ms", "pending, at 40 ms", "pending, after 9 steps"]

@@ -5,7 +5,7 @@ import { Asking } from "./asking.ts";
 import { copyButton } from "./copying.ts";
 import { element } from "./dom.ts";
 import { FaultForm } from "./fault_form.ts";
-import { formatDuration } from "./format.ts";
+import { formatCount, formatDuration } from "./format.ts";
 import type { Fault, PlannedFault } from "./lab_types.ts";
 import type { Source } from "./source.ts";
 import { asRecovery, recoveryTable } from "./recovery_table.ts";
@@ -61,7 +61,7 @@ class FaultConsole {
 
   /** One fault, with what else can be done with it: a run without it, and what it has cost. */
   private line(fault: PlannedFault, command: number): HTMLElement {
-    const line = faultLine(fault);
+    const line = faultLine(fault, this.source.state().commands[command]?.at_s ?? null);
     if (!this.source.canControl || this.source.state().commands.length <= command) return line;
     const note = new Asking(this.source);
     const without = element("button", { type: "button", class: "sdw-plain", title: "Fork: the same run up to here, without this fault" }, "What if not?");
@@ -178,13 +178,20 @@ export function shortly({ description, fault }: PlannedFault): string {
   return typeof kind === "string" && typeof task === "string" ? `${sentence(kind)} of ${task}` : description;
 }
 
-function faultLine(planned: PlannedFault): HTMLElement {
-  const { description, status, fired_s, healed_s } = planned;
+/** When a fault that is pending begins: as it says itself, else at the second at which it was asked for. */
+export function beginsWhen({ at, after_steps }: Fault, asked_s: number | null): string {
+  if (typeof after_steps === "number") return `, after ${formatCount(after_steps, "step")}`;
+  const begins_s = typeof at === "number" ? at : asked_s;
+  return begins_s === null ? "" : `, at ${formatDuration(begins_s)}`;
+}
+
+function faultLine(planned: PlannedFault, asked_s: number | null): HTMLElement {
+  const { description, status, fired_s, healed_s, fault } = planned;
   const [sign, word] = STATUS[status] ?? ["?", status];
   const name = element("span", { class: "sdw-fault-name" });
   write(name, shortly(planned));
   name.title = cut(description);
-  const begun = fired_s !== null ? ` at ${formatDuration(fired_s)}` : "";
+  const begun = fired_s !== null ? ` at ${formatDuration(fired_s)}` : status === "pending" ? beginsWhen(fault, asked_s) : "";
   const ended = status === "healed" && healed_s !== null ? `, until ${formatDuration(healed_s)}` : "";
   const when = element("span", { class: "sdw-quiet" }, status === "healed" ? `ended${begun.replace(" at", ", from")}${ended}` : `${word}${begun}`);
   when.title = cut(when.textContent ?? "");

@@ -47,9 +47,11 @@ export class Scrubber {
   show(state: LabState, last_s: number): void {
     if (this.state?.branch !== state.branch) this.farthest = 0;
     this.state = state;
-    this.farthest = Math.max(this.farthest, state.now_s, last_s);
-    const wanted = Math.max(this.farthest * 1.04, state.state === "finished" ? 0 : state.pace * 4, 1e-9);
-    if (this.farthest > this.end || wanted < this.end / 3) this.end = state.state === "finished" ? this.farthest : roundStep(wanted);
+    const isOver = state.state === "finished" || state.state === "failed";
+    this.farthest = Math.max(isOver ? 0 : this.farthest, state.now_s, last_s); // of a run that is over, nothing is left
+    const wanted = Math.max(this.farthest * 1.04, state.pace * 4, 1e-9);
+    if (isOver) this.end = Math.max(this.farthest, 1e-9);
+    else if (this.farthest > this.end || wanted < this.end / 3) this.end = roundStep(wanted);
     this.past.style.width = this.percent(state.now_s);
     this.been.style.width = this.percent(this.farthest);
     const [value, unit] = clock(state.now_s, this.end);

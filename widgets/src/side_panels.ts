@@ -9,7 +9,7 @@ import { cut } from "./words.ts";
 const MOST_LOG = 500; // lines
 const NEAR_END = 8; // pixels from the end of a list, up to which it follows what comes
 
-/** The closures that run, each with its worker, and those that wait, as a row of boxes. */
+/** The closures that run, each with its worker, and how many wait; those that are known by number as a row of boxes. */
 export class QueuePanel {
   readonly element = element("div", { class: "sdw-queue" });
   private shown = "";
@@ -21,12 +21,13 @@ export class QueuePanel {
     if (!queue) return this.element.replaceChildren(element("p", { class: "sdw-quiet" }, "This program has no queue of closures."));
     const running = queue.closures.filter(({ worker }) => worker !== null);
     const waiting = queue.closures.filter(({ worker }) => worker === null);
-    const rest = queue.waiting - waiting.length;
+    const boxes = waiting.map(({ number }) => element("li", {}, `#${number}`));
+    if (boxes.length && queue.waiting > boxes.length) boxes.push(element("li", { class: "sdw-rest" }, `and ${queue.waiting - boxes.length} more`));
     this.element.replaceChildren(
       heading(formatCount(queue.in_flight, "closure"), queue.in_flight === 1 ? "runs" : "run"),
       element("ul", { class: "sdw-running" }, ...running.map(({ number, worker }) => element("li", {}, element("strong", {}, `#${number}`), element("span", { title: cut(worker ?? "") }, cut(worker ?? "", 40))))),
       heading(formatCount(queue.waiting, "closure"), queue.waiting === 1 ? "waits" : "wait"),
-      element("ol", { class: "sdw-waiting" }, ...waiting.map(({ number }) => element("li", {}, `#${number}`)), ...(rest > 0 ? [element("li", { class: "sdw-rest" }, waiting.length ? `and ${rest} more` : `${rest}`)] : [])),
+      ...(boxes.length ? [element("ol", { class: "sdw-waiting" }, ...boxes)] : []),
     );
   }
 }

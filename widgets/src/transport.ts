@@ -56,6 +56,7 @@ class Transport {
     this.buttons.play.append(this.playIcon);
     this.moment.hidden = !this.source.canControl;
     this.moment.addEventListener("keydown", (event) => event.key === "Enter" && this.goToMoment());
+    this.moment.addEventListener("input", () => this.moment.removeAttribute("aria-invalid"));
     this.assemble();
   }
 
@@ -127,12 +128,14 @@ class Transport {
     void this.ask("seek", { t_s: 0 }, this.buttons.rewind);
   }
 
-  /** Goes to the second that was typed; what is no moment is said, and stays to be corrected. */
+  /** Goes to the second that was typed; what is no moment is said, and stays to be corrected; nothing typed is no mistake. */
   private goToMoment(): void {
-    const text = this.moment.value;
+    const text = this.moment.value.trim();
     const t_s = secondsOf(text);
-    this.moment.setAttribute("aria-invalid", String(t_s === null));
-    if (t_s === null) return this.asking.say(`"${text}" is no moment of virtual time. ${whyNoMoment(text)}`);
+    const why = t_s !== null || text === "" ? "" : `"${text}" is no moment of virtual time. ${whyNoMoment(text)}`;
+    this.moment.setAttribute("aria-invalid", String(why !== ""));
+    this.asking.say(why);
+    if (t_s === null) return;
     this.moment.value = "";
     void this.ask("seek", { t_s }, this.moment);
   }
