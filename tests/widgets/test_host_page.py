@@ -20,12 +20,14 @@ def test_facts_become_a_table_with_numbers_that_can_be_read(tmp_path: Path) -> N
     assert '<th>accuracy</th><td class="number">0.951235</td>' in text
     assert '<td class="number">1,234,567</td>' in text
     assert "<td>ps 2</td>" in text
+    assert '<table class="facts">' in text and ".facts td { text-align: left; }" in text
 
 
 def test_facts_of_facts_become_a_table_with_columns(tmp_path: Path) -> None:
     text = export(tmp_path, ("", {"ps:0": {"sent": 1, "received": 2}, "ps:1": {"sent": 3}}))
     assert "<tr><th></th><th>sent</th><th>received</th></tr>" in text
     assert '<tr><th>ps:1</th><td class="number">3</td><td></td></tr>' in text
+    assert 'class="facts"' not in text
 
 
 def test_text_is_escaped_and_cut_into_paragraphs(tmp_path: Path) -> None:

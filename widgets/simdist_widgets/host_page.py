@@ -32,6 +32,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 4px 22px 4px 0; text-align: left; vertical-align: top; border-bottom: 1px solid #d5dae0; }
 th { font-weight: 500; color: #57606a; }
 td.number { text-align: right; }
+.facts td { text-align: left; }
 .scroll { overflow-x: auto; }
 @media (prefers-color-scheme: dark) {
   body { color: #e6e9ed; background: #14181d; }
@@ -158,7 +159,8 @@ def _table(facts: Mapping[Any, Any]) -> str:
             for name, value in rows
         )
         return f"<table><tr><th></th>{head}</tr>{lines}</table>"
-    return f"<table>{''.join(f'<tr><th>{html.escape(str(n))}</th>{_cell(v)}</tr>' for n, v in rows)}</table>"
+    # one column of words and numbers: all begin at the same place
+    return f'<table class="facts">{"".join(f"<tr><th>{html.escape(str(n))}</th>{_cell(v)}</tr>" for n, v in rows)}</table>'
 
 
 def _cell(value: Any) -> str:
