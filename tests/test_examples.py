@@ -59,7 +59,7 @@ def test_workers_go_on_from_the_last_whole_epoch_after_a_crash(run: Callable[...
     assert [outcome.cluster.faults.state(fault) for fault in outcome.cluster.faults] == ["healed", "fired"]
     assert "restarts of mains  worker:0 1, worker:1 1" in outcome.lines
     printed = capsys.readouterr().out.splitlines()
-    assert sorted(line for line in printed if "goes on" in line) == [f"[worker:{n}] goes on after 1 epochs" for n in (0, 1)]
+    assert sorted(line for line in printed if "goes on" in line) == [f"[worker:{n}] goes on with epoch 2" for n in (0, 1)]
     losses = [line.split()[-1] for line in printed if "loss of the last epoch" in line]
     assert losses[0] == losses[1] and float(losses[0]) < 2.2
     assert [path.name for path in Path("weights").iterdir()] == ["model.keras"]

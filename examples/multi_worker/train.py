@@ -79,7 +79,7 @@ def main() -> None:
         model = build_and_compile_cnn_model()
     saved = sorted(options.directory.glob("epoch-*.weights.h5"))
     if saved:
-        print(f"goes on after {len(saved)} epochs")
+        print(f"goes on with epoch {len(saved) + 1}")
         model.load_weights(saved[-1])
     dataset = digits(BATCH_PER_WORKER * strategy.num_replicas_in_sync)
     callbacks = [SaveEachEpoch(options.directory)] if chief else []
