@@ -26,6 +26,7 @@ from simdist.runtime.cluster import Cluster
 from simdist.session import Session
 from simdist.session.run import Program
 from simdist.trace.plots import timeline
+from simdist_widgets.after_cells import after_each_cell
 from simdist_widgets.base import BaseWidget
 from simdist_widgets.cluster_layout import cluster_layout as layout_of
 from simdist_widgets.fault_forms import fault_forms, presets, trigger_forms
@@ -103,6 +104,7 @@ class SessionWidget(BaseWidget):
         self._trouble = ""  # what has stopped the last play() that a click began
         super().__init__(layout_of_cluster=layout_and_forms(session.cluster), state=self._new_state())
         self.on_msg(self._message)
+        after_each_cell(self._look_again)
 
     @property
     def session(self) -> Session:
@@ -326,6 +328,14 @@ class SessionWidget(BaseWidget):
         loop = _running_loop()
         if loop is not None and self._playing is None:
             self._storing = loop.call_later(STORE_AFTER_S, self._store)
+
+    def _look_again(self) -> None:
+        """Show what a cell has done to the session behind the widget's back. A run that is not kept has not been moved."""
+        shown, session = self.state, self.session
+        if self._playing is None and session.is_kept:
+            now = session.now, session.state, len(session.commands)
+            if now != (shown["now_s"], shown["state"], len(shown["commands"])):
+                self.show()
 
     def _store(self) -> None:
         """Keep what a saved notebook shows where no kernel runs."""
