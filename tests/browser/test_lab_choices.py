@@ -186,3 +186,18 @@ def test_a_pending_fault_says_when_it_begins(page: Page) -> None:
     )
     said = page.locator(".sdw-faults li > .sdw-quiet").all_inner_texts()
     assert said == ["pending, at 30 ms", "pending, at 40 ms", "pending, after 9 steps"]
+
+
+def test_a_console_without_a_lab_says_which_run_it_shows_and_leads_back(page: Page) -> None:
+    run(
+        page,
+        "const place = document.createElement('div'); place.id = 'line'; document.body.append(place); simdist.mountBranchLine(place, source);",
+    )
+    line = page.locator("#line .sdw-branch-line")
+    assert line.is_hidden()
+    run(page, "await source.send('fork', { t_s: 0.02, without: [0] })")
+    assert line.inner_text() == "fork 1, a fork of main at 20 ms show main"
+    asked(page)
+    line.get_by_role("button", name="show main").click()
+    assert asked(page) == [("select_branch", {"branch": 0})]
+    run(page, "document.getElementById('line').remove()")

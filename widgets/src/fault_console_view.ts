@@ -174,8 +174,17 @@ export function readFaults(text: string): { readonly faults: readonly Fault[] } 
 
 /** A fault in a few words; whom it hits is what people look for. */
 export function shortly({ description, fault }: PlannedFault): string {
-  const { kind, task } = fault;
-  return typeof kind === "string" && typeof task === "string" ? `${sentence(kind)} of ${task}` : description;
+  if (typeof fault.kind !== "string") return description;
+  const [task, a, b, source, target] = ["task", "a", "b", "source", "target"].map((name) => names(fault[name]));
+  if (task) return `${sentence(fault.kind)} of ${task}`;
+  if (a && b) return `${sentence(fault.kind)} between ${a} and ${b}`;
+  return source && target ? `${sentence(fault.kind)} from ${source} to ${target}` : description;
+}
+
+/** One task, or several, as text; "" for anything else. */
+function names(given: unknown): string {
+  const all = Array.isArray(given) ? given : [given];
+  return all.every((name) => typeof name === "string") ? all.join(", ") : "";
 }
 
 /** When a fault that is pending begins: as it says itself, else at the second at which it was asked for. */

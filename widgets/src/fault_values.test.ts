@@ -72,6 +72,9 @@ test("a fault is named by its kind and whom it hits, or else as the engine does"
   const planned = { description: "crash('worker:7', at=0.0038)", status: "fired", fired_s: 1, healed_s: null } as const;
   assert.equal(shortly({ ...planned, fault: { kind: "lose_host", task: "worker:7" } }), "Lose host of worker:7");
   assert.equal(shortly({ ...planned, fault: { kind: "partition", a: ["worker:0"] } }), planned.description);
+  const cut = { kind: "partition", a: "worker:0", b: ["ps:0", "ps:1"] };
+  assert.equal(shortly({ ...planned, fault: cut }), "Partition between worker:0 and ps:0, ps:1");
+  assert.equal(shortly({ ...planned, fault: { kind: "slow_link", source: "ps:0", target: "worker:1" } }), "Slow link from ps:0 to worker:1");
 });
 
 test("a cost has a sign, and a reply without phases is no recovery", () => {

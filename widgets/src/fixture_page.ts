@@ -1,6 +1,7 @@
 // A page for browser tests, the contact sheet and the benchmark: views on made-up runs, reached as `simdist` by the page.
 
 import uPlot from "uplot";
+import { mountBranchLine } from "./branch_line.ts";
 import { fixtureLayout } from "./fixture_cluster.ts";
 import { RowPacker } from "./fixture_rows.ts";
 import { FixtureSource } from "./fixture_source.ts";
@@ -16,5 +17,5 @@ const parts: Parts = { timeline: { mountLiveTimeline }, topology: { mountTopolog
 const load: LoadPart = (name) => parts[name];
 const mountWholeLab = (root: HTMLElement, source: Source): (() => void) => mountLab(root, source, load);
 
-const simdist = { FixtureSource, RowPacker, mountLiveTimeline, fixtureLayout, mountFaultConsole, mountLab: mountWholeLab, mountTopology, mountTransport };
+const simdist = { FixtureSource, RowPacker, mountLiveTimeline, fixtureLayout, mountBranchLine, mountFaultConsole, mountLab: mountWholeLab, mountTopology, mountTransport };
 Object.assign(window, { simdist });
