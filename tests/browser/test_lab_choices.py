@@ -191,7 +191,7 @@ def test_a_pending_fault_says_when_it_begins(page: Page) -> None:
 def test_a_console_without_a_lab_says_which_run_it_shows_and_leads_back(page: Page) -> None:
     run(
         page,
-        "const place = document.createElement('div'); place.id = 'line'; document.body.append(place); simdist.mountBranchLine(place, source);",
+        "const div = document.createElement('div'); div.id = 'line'; document.body.append(div); simdist.mountBranchLine(div, source);",
     )
     line = page.locator("#line .sdw-branch-line")
     assert line.is_hidden()

@@ -1,4 +1,4 @@
-"""What a widget looks at after each cell of a notebook: a session may have been moved by Python, and nobody has told the widget.
+"""What a widget does after each cell of a notebook: Python may have moved its session, of which the widget was not notified.
 
 Outside of IPython no cell ends, and nothing is called.
 """

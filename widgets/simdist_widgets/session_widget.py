@@ -104,7 +104,7 @@ class SessionWidget(BaseWidget):
         self._trouble = ""  # what has stopped the last play() that a click began
         super().__init__(layout_of_cluster=layout_and_forms(session.cluster), state=self._new_state())
         self.on_msg(self._message)
-        after_each_cell(self._look_again)
+        after_each_cell(self._show_what_changed)
 
     @property
     def session(self) -> Session:
@@ -329,7 +329,7 @@ class SessionWidget(BaseWidget):
         if loop is not None and self._playing is None:
             self._storing = loop.call_later(STORE_AFTER_S, self._store)
 
-    def _look_again(self) -> None:
+    def _show_what_changed(self) -> None:
         """Show what a cell has done to the session behind the widget's back. A run that is not kept has not been moved."""
         shown, session = self.state, self.session
         if self._playing is None and session.is_kept:
