@@ -55,6 +55,8 @@ test("labels name the rows of a cut variable, and the bytes", () => {
   assert.equal(label(cut, 300), "dense/kernel · rows 0–31");
   assert.equal(rows(cut, 300), "rows 0–31 of 64 · 512 B");
   assert.deepEqual([100, 80, 40, 10].map((room) => rows(cut, room)), ["rows 0–31 of 64", "rows 0–31", "0–31", ""], "no number is cut");
+  const large = { ...cut, shards: [shard("ps:0", 512, { num_shards: 2, shape: [2_000_000], row_start: 500_000, row_stop: 1_000_000 })] };
+  assert.equal(rows(large, 300), "rows 500,000–999,999 of 2,000,000 · 512 B");
   const whole = { ...cut, shards: [shard("ps:0", 1024)] };
   assert.deepEqual([130, 50, 45, 10].map((room) => rows(whole, room)), ["64 × 4 · 1.0 KiB", "64 × 4", "64 × 4", ""]);
   assert.deepEqual(facts(cut)[0].facts.find(([key]) => key === "shard"), ["shard", "1 of 2"]);

@@ -28,7 +28,7 @@ export function rows(block: Block, room: number): string {
   const [first] = block.shards;
   const size = formatBytes(bytes(block));
   if (block.shards.length > 1) return size;
-  const cut = [`${rowsOf(first)} of ${first.shape[axisOf(first)]}`, rowsOf(first), rangeOf(first)];
+  const cut = [`${rowsOf(first)} of ${figure(first.shape[axisOf(first)])}`, rowsOf(first), rangeOf(first)];
   const texts = first.num_shards > 1 ? cut : [shapeOf(first), size];
   return [`${texts[0]} · ${size}`, ...texts].find((text) => text.length * CHARACTER <= room) ?? "";
 }
@@ -93,7 +93,12 @@ function rowsOf(shard: Shard): string {
 
 function rangeOf(shard: Shard): string {
   const last = shard.row_stop - 1;
-  return last > shard.row_start ? `${shard.row_start}–${last}` : `${shard.row_start}`;
+  return last > shard.row_start ? `${figure(shard.row_start)}–${figure(last)}` : figure(shard.row_start);
+}
+
+/** A number as one reads it: 1,500,000. */
+function figure(number: number): string {
+  return number.toLocaleString("en-US");
 }
 
 /** What is counted along the axis that is cut. */
@@ -106,5 +111,5 @@ function axisOf(shard: Shard): number {
 }
 
 function shapeOf(shard: Shard): string {
-  return shard.shape.length ? shard.shape.join(" × ") : "scalar";
+  return shard.shape.length ? shard.shape.map(figure).join(" × ") : "scalar";
 }
