@@ -126,6 +126,8 @@ def test_story_of_a_crash(lab: LiveLab) -> None:
     assert lab.python("[line.split('(')[0] for line in lab.state['log']][-1]") == "session.advance"
     assert errors == []
     assert_exported_lab_works_alone(lab)
+    lab.python("lab.session.rewind(0.001)")  # as a cell does, of which no view was notified
+    lab.page.wait_for_function("() => document.querySelector('.sdw-figure').textContent === '1.000'", timeout=10_000)
 
 
 def assert_exported_lab_works_alone(lab: LiveLab) -> None:
