@@ -201,3 +201,13 @@ def test_a_console_without_a_lab_says_which_run_it_shows_and_leads_back(page: Pa
     line.get_by_role("button", name="show main").click()
     assert asked(page) == [("select_branch", {"branch": 0})]
     run(page, "document.getElementById('line').remove()")
+
+
+def test_a_double_click_breaks_one_thing(page: Page) -> None:
+    run(page, "source.isSilent = true")
+    asked(page)
+    page.locator(".sdw-task[aria-label^='worker:5']").click()
+    page.locator(".sdw-card").get_by_role("button", name="Crash", exact=True).dblclick()
+    page.keyboard.press("Escape")
+    page.locator(".sdw-console").get_by_role("button", name="Inject", exact=True).dblclick()
+    assert [verb for verb, _ in asked(page)] == ["inject", "inject"]

@@ -9,6 +9,7 @@ import { cut } from "./words.ts";
 const SLOW_MS = 4000;
 const SLOW = "The kernel has not answered yet. It may be computing; if it was restarted, run the cell again.";
 const MOST_ERROR = 1200; // characters
+const ONCE: ReadonlySet<Verb> = new Set(["inject", "plan", "fork"]); // a second click, before the first is answered, would break a second thing
 
 export class Asking {
   /** Where refusals are written; the view puts it near its controls. */
@@ -17,6 +18,7 @@ export class Asking {
   constructor(private readonly source: Source) {}
 
   async ask(verb: Verb, args: Readonly<Record<string, unknown>> = {}, control?: HTMLElement): Promise<Reply> {
+    if (ONCE.has(verb) && control?.getAttribute("aria-busy") === "true") return { error: "" };
     control?.setAttribute("aria-busy", "true");
     const slow = setTimeout(() => this.say(SLOW), SLOW_MS);
     const reply = await this.source.send(verb, args, (why) => {
