@@ -20,16 +20,19 @@ class ReplicaArguments:
 
     Attributes:
         parts: the values, one for each replica, among them.
+        feeds: the iterators among them.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.parts: list[PerReplica] = []
+        self.feeds: list[ReplicaFeed] = []
 
     def resolver(self, local_rank: int) -> Callable[[Tree], Tree]:
         """Gives what one replica gets of an argument.
 
-        It notes values of replicas in `parts`, and does not raise where there are too many: another strategy may take the step over.
+        It notes values of replicas in `parts`, and does not raise where there are too many: another strategy may take the step over. It
+        notes iterators in `feeds`.
 
         Raises:
             InvalidArgumentError: an argument has no value for this replica.
@@ -42,9 +45,18 @@ class ReplicaArguments:
                 if not local_rank:
                     self.parts.append(leaf)
                 return leaf.values[local_rank]
-            return leaf.replica(local_rank) if isinstance(leaf, ReplicaFeed) else leaf
+            if isinstance(leaf, ReplicaFeed):
+                if not local_rank:
+                    self.feeds.append(leaf)
+                return leaf.replica(local_rank)
+            return leaf
 
         return resolve
+
+    def align(self) -> None:
+        """Let all replicas stand before the same batch: one that was dropped, or stopped by an error, may not have taken its part."""
+        for feed in self.feeds:
+            feed.align()
 
 
 def require_count(value: PerReplica, count: int) -> None:

@@ -219,7 +219,13 @@ class SynchronousStrategy(ReplicatedStrategy):
         for value in arguments.parts:
             self.require_parts(value)
         self.policy.before(self, programs)
-        outcome = self._run(fn, calls, programs)
+        is_over_for_all = False
+        try:
+            outcome = self._run(fn, calls, programs)
+            is_over_for_all = not self.policy.backup_workers
+        finally:
+            if not is_over_for_all:
+                arguments.align()
         self.policy.after(self, programs)
         return outcome
 
