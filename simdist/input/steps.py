@@ -126,12 +126,21 @@ class InputIterator(ABC):
         Raises:
             InvalidArgumentError: the state belongs to another input.
         """
-        self.move_to(state, follows=True)
-        self._ahead.clear()
+        self._move(state, follows=True)
         if self._on_restore is not None:
             self._on_restore(state)
 
     def go_to(self, state: Position) -> None:
         """As `load_state_dict`, for an iterator beside others: later passes are as they would have been."""
-        self.move_to(state, follows=False)
-        self._ahead.clear()
+        self._move(state, follows=False)
+
+    def _move(self, state: Position, follows: bool) -> None:
+        """Go to a position; to that of a step which was read already without reading it again: some sources can be read only once."""
+        positions = [before for before, _ in self._ahead]
+        if state in positions:
+            for _ in range(positions.index(state)):
+                self._ahead.popleft()
+            self.move_to(self.read_position(), follows)
+        else:
+            self.move_to(state, follows)
+            self._ahead.clear()

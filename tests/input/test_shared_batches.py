@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from simdist.data import Dataset
-from simdist.errors import InvalidArgumentError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.input.shared_batches import SharedBatches
 
 
@@ -40,3 +41,23 @@ def test_position_is_that_of_the_one_source():
     assert steps(again) == steps(given) == [[[[2]], [[3]]], [[[4]], [[5]]]]
     with pytest.raises(InvalidArgumentError, match="1 source"):
         again.load_state_dict({"sources": [{}, {}]})
+
+
+def test_a_step_that_was_read_ahead_is_not_read_again():
+    """Of a generator nobody could: a training that goes on from its beginning has looked at the first batch already."""
+    given = SharedBatches(iter(Dataset.from_iterable(np.arange(2) + number for number in range(3))), 2, 1, range(2))
+    start = given.state_dict()
+    given.peek(1)
+    given.load_state_dict(start)
+    assert steps(given) == [[[[number]], [[number + 1]]] for number in range(3)]
+    with pytest.raises(FailedPreconditionError, match="only once"):
+        given.load_state_dict(start)
+
+
+def test_of_steps_that_were_read_ahead_those_before_a_position_go():
+    given = SharedBatches(iter(Dataset.range(12).shuffle(12, seed=3).batch(2)), 2, 1, range(2))
+    expected = steps(SharedBatches(iter(Dataset.range(12).shuffle(12, seed=3).batch(2)), 2, 1, range(2)))
+    given.next_step()
+    given.peek(3)
+    given.load_state_dict({"sources": [{"consumed": 3, "shuffles": [0], "seeds": [3]}]})
+    assert steps(given) == expected[3:]
