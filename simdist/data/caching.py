@@ -14,6 +14,7 @@ from simdist.data.leaves import Array
 from simdist.data.nodes import Node, Pass, Reorder
 from simdist.data.reorder import Shuffle
 from simdist.data.seeds import COMMON_SEED
+from simdist.data.sources import FromIterable
 from simdist.data.streams import Pull
 
 __all__ = ["Cache", "cached_shuffles_of", "for_one_pass", "give_common_seeds", "new_pass", "shuffles_of"]
@@ -100,6 +101,19 @@ class _Kept:
             self.elements = larger
         self.elements[self.length : end] = chunk
         self.length = end
+
+
+def reads_once(node: Node) -> bool:
+    """Whether a pipeline begins with an iterator that nothing keeps, such as a generator: it cannot go back.
+
+    Example:
+        >>> from simdist.data import Dataset
+        >>> [reads_once(Dataset.from_iterable(given).node) for given in (iter([1, 2]), [1, 2])]
+        [True, False]
+    """
+    if isinstance(node, FromIterable):
+        return node.once is not None
+    return not isinstance(node, Cache) and any(map(reads_once, node.sources))
 
 
 def shuffles_of(node: Node) -> list[Shuffle]:

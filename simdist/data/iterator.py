@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from simdist.data.batch import Batch
-from simdist.data.caching import cached_shuffles_of, shuffles_of
+from simdist.data.caching import cached_shuffles_of, reads_once, shuffles_of
 from simdist.data.leaves import Element
 from simdist.data.nodes import Node, Pass
 from simdist.data.optional_element import OptionalElement, present_element
@@ -206,6 +206,11 @@ class DatasetIterator(
                 self._is_torn = True
                 raise
             self._failed = failed
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether it can be taken back to an element that was taken: a generator cannot begin again."""
+        return not reads_once(self._node)
 
     def _saved_seeds(self, state: Position, kind: str, shuffles: Sequence[Shuffle]) -> dict[Shuffle, int]:
         seeds = seeds_in(state, [self._seeds[shuffle] for shuffle in shuffles], [shuffle.draws_seed for shuffle in shuffles], kind)

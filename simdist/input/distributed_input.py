@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 
-from simdist.data.caching import shuffles_of
+from simdist.data.caching import reads_once, shuffles_of
 from simdist.data.dataset import Dataset
 from simdist.data.iterator import DatasetIterator
 from simdist.data.leaves import ArraySpec, Element, Tree, unflatten
@@ -155,6 +155,10 @@ class DistributedInput(InputView):
         """Number of steps under DATA; -1 without an end, -2 where only running can tell."""
         total = self.dataset.cardinality()
         return total if self.policy is AutoShardPolicy.DATA or total <= 0 else -2
+
+    @property
+    def reads_once(self) -> bool:
+        return reads_once(self.dataset.node)
 
     def pace(self, worker: int) -> Pace:
         """Each worker makes whole global batches: under DATA one for every step, else one that lasts for W steps of W workers."""

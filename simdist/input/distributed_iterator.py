@@ -88,6 +88,11 @@ class DistributedIterator(
         """Whether its elements are cut for the replicas that there are now."""
         return self._replicas_now() == self._replicas_at_first
 
+    @property
+    def can_go_back(self) -> bool:
+        """Whether it can be taken back to an element that was taken."""
+        return not self._given.reads_once
+
     # -- what replicas take -----------------------------------------------------------------------------------------
 
     def replica(self, local_rank: int) -> ReplicaIterator:

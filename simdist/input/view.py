@@ -71,6 +71,11 @@ class InputView(ABC):
         """Number of steps; -1 without an end, -2 where only running can tell."""
         return UNKNOWN
 
+    @property
+    def reads_once(self) -> bool:
+        """Whether it cannot begin again, because it reads an iterator that nothing keeps."""
+        return False
+
     def pace(self, worker: int) -> Pace:
         """How fast the pipeline of a worker is, counted from 0; it costs nothing where nothing was said."""
         return Pace()

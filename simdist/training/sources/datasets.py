@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Self, cast
 
 from simdist.data import Dataset
-from simdist.data.caching import Cache
-from simdist.data.nodes import Node
-from simdist.data.sources import FromIterable
+from simdist.data.caching import reads_once
 from simdist.errors import InvalidArgumentError
 from simdist.input import DatasetCreator, DistributedDataset, DistributedInput, FunctionInput, InputContext
 from simdist.strategies.base import Strategy
@@ -53,7 +51,7 @@ class DatasetSource(Source):
         data = self.data
         if isinstance(data, DistributedDataset) and isinstance(data.input, DistributedInput):
             data = data.input.dataset
-        return not isinstance(data, Dataset) or not _reads_once(data.node)
+        return not isinstance(data, Dataset) or not reads_once(data.node)
 
     def cardinality(self) -> int:
         data = self.data
@@ -106,10 +104,3 @@ def _never_ends(shared: FunctionInput) -> bool:
         for worker in shared.workers
         for at in range(shared.per_worker)
     )
-
-
-def _reads_once(node: Node) -> bool:
-    """Whether a pipeline begins with an iterator that nothing keeps."""
-    if isinstance(node, FromIterable):
-        return node.once is not None
-    return not isinstance(node, Cache) and any(map(_reads_once, node.sources))

@@ -174,3 +174,18 @@ def test_an_iterator_that_cannot_go_back_is_refused() -> None:
     strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), on_failure="continue")
     with pytest.raises(sd.errors.InvalidArgumentError, match="a Ours cannot go back"):
         strategy.step(sd.function(lambda iterator: None), (Ours(),), {})
+
+
+def test_a_generator_that_cannot_go_back_is_refused_before_anybody_dies() -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), on_failure="continue")
+    step = sd.function(lambda iterator: strategy.run(lambda x: x.sum(), args=(next(iterator),)))
+
+    def batches() -> Any:
+        yield from np.ones((3, 4), np.float32)
+
+    for given in (batches(), iter([np.ones(4, np.float32)])):
+        with pytest.raises(sd.errors.InvalidArgumentError, match=r"a generator, or another iterator, gives them only once\. Give"):
+            step(iter(strategy.distribute_dataset(given)))
+    for again in (batches, [np.ones(4, np.float32)]):
+        step(iter(strategy.distribute_dataset(sd.Dataset.from_iterable(again))))
+    step(iter(strategy.distribute_dataset(sd.Dataset.from_iterable(batches()).cache())))
