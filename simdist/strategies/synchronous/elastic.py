@@ -116,8 +116,8 @@ class Elastic(OverAnother):
         for leaf in jax.tree_util.tree_leaves(list(arguments)):
             if isinstance(leaf, DistributedIterator | DatasetIterator) and not leaf.can_go_back:
                 raise InvalidArgumentError(
-                    "With on_failure='continue' a step that fails takes its batches again, and a generator, or another iterator, gives them "
-                    "only once. Give sd.Dataset.from_iterable the function that makes it, or cache the dataset: dataset.cache()."
+                    "With on_failure='continue' a step that fails takes its batches again, and a generator, or another iterator, gives "
+                    "them only once. Give sd.Dataset.from_iterable the function that makes it, or cache the dataset: dataset.cache()."
                 )
             if isinstance(leaf, DistributedIterator):
                 found.append((leaf.restart, leaf.state_dict()))
