@@ -29,6 +29,7 @@ class Progress:
         virtual_s: virtual seconds of the cluster since the beginning; None where there is no such time.
         expected_s: the real seconds that an epoch before has taken in all; None of the first.
         results: losses and metrics; None while it goes on.
+        before: of the steps that have ended, those that had when it began: an epoch goes on after a restore.
 
     Example:
         >>> Progress("Epoch 1/2", done=5, steps=20, real_s=0.5, virtual_s=2.0).line()
@@ -44,17 +45,23 @@ class Progress:
     virtual_s: float | None = None
     expected_s: float | None = None
     results: Logs | None = field(default=None)
+    before: int = 0
 
     def line(self) -> str:
         """The line."""
         head = self.title if self.results is not None else f"{self.title}{self._bar()}"
         ended = self.results is not None
         count = f"{self.done} steps" if self.steps is None else f"{self.done}/{self.steps} steps"
-        rate = [f"{self.done / self.real_s:.1f} steps/s"] if self.done and self.real_s > 0 else []
+        rate = [f"{self._taken / self.real_s:.1f} steps/s"] if self._taken and self.real_s > 0 else []
         virtual = [] if self.virtual_s is None else [f"{_seconds(self.virtual_s)} virtual"]
         first, *rest = [count, *rate, *([] if ended else self._to_go()), f"{_seconds(self.real_s)} real", *virtual]
         results = [f"{name}: {_number(value)}" for name, value in (self.results or {}).items()]
         return " - ".join([f"{head} - {first}" if ended else f"{head} {first}", *rest, *results])
+
+    @property
+    def _taken(self) -> int:
+        """The steps of these seconds."""
+        return self.done - self.before
 
     def _bar(self) -> str:
         if not self.steps:
@@ -66,7 +73,7 @@ class Progress:
         """What is left of the real time: by the steps so far, and by the epoch before, at whose end losses were computed."""
         if self.steps is not None and self.done >= self.steps:
             return ["computing results"]
-        by_steps = 0.0 if not self.done or self.steps is None else self.real_s / self.done * (self.steps - self.done)
+        by_steps = 0.0 if not self._taken or self.steps is None else self.real_s / self._taken * (self.steps - self.done)
         left_s = max(by_steps, (self.expected_s or 0.0) - self.real_s)
         return [f"{_seconds(left_s)} to go"] if left_s > 0 else []
 

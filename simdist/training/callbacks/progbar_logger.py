@@ -13,7 +13,7 @@ import keras
 
 from simdist.training.callbacks.caller import is_in_a_main, model_of, virtual_now_s
 from simdist.training.callbacks.displays import Display, display_here
-from simdist.training.keras_model import Logs
+from simdist.training.keras_model import Logs, StrategyModel
 from simdist.training.progress import Progress
 
 __all__ = ["ProgbarLogger"]
@@ -48,6 +48,7 @@ class ProgbarLogger(keras.callbacks.ProgbarLogger):
         self._display: Display | None = None
         self._title = ""
         self._done = 0
+        self._before = 0  # batches of this epoch that were done before a restore
         self._began_s, self._shown_s = 0.0, 0.0
         self._virtual_began_s: float | None = None
         self._expected_s: float | None = None
@@ -67,7 +68,7 @@ class ProgbarLogger(keras.callbacks.ProgbarLogger):
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """An epoch begins."""
-        self._begin(f"Epoch {epoch + 1}/{self.epochs}")
+        self._begin(f"Epoch {epoch + 1}/{self.epochs}", _batches_done(model_of(self)))
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
         """An evaluation begins."""
@@ -105,10 +106,10 @@ class ProgbarLogger(keras.callbacks.ProgbarLogger):
         """A prediction has ended."""
         self._end({})
 
-    def _begin(self, title: str) -> None:
+    def _begin(self, title: str, before: int = 0) -> None:
         if self._display is None:
             self._display = self._given or display_here(int(self.verbose), alone=not is_in_a_main())
-        self._title, self._done = title, 0
+        self._title, self._done, self._before = title, before, before
         self._began_s = self._shown_s = self._clock()
         self._virtual_began_s = virtual_now_s(model_of(self))
 
@@ -132,4 +133,10 @@ class ProgbarLogger(keras.callbacks.ProgbarLogger):
     def _progress(self, now_s: float, results: Logs | None) -> Progress:
         virtual_s = virtual_now_s(model_of(self))  # 0.0 on an engine without time
         virtual_s = virtual_s - self._virtual_began_s if virtual_s and self._virtual_began_s is not None else None
-        return Progress(self._title, self._done, self.target, now_s - self._began_s, virtual_s, self._expected_s, results)
+        return Progress(self._title, self._done, self.target, now_s - self._began_s, virtual_s, self._expected_s, results, self._before)
+
+
+def _batches_done(model: keras.Model) -> int:
+    """The batches of the epoch that begins, or goes on, which were done before."""
+    position = model.simdist_state.position if isinstance(model, StrategyModel) else None
+    return 0 if position is None else position.batch

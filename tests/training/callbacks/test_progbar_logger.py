@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,24 @@ def test_without_a_clock_or_a_strategy_there_are_no_virtual_seconds(strategy: Ca
         model = model_of(strategy())
     fit(model, ProgbarLogger(Clock(), lines))
     assert lines.ended[0].startswith("Epoch 1/1 - 3/3 steps - ") and "virtual" not in lines.ended[0] and " - loss: " in lines.ended[0]
+
+
+@pytest.mark.parametrize(
+    ("saved_at", "expected"), [(4, ["2/3 steps - 4.0 steps/s", "3/3 steps - 2.7 steps/s"]), (6, ["3/3 steps - 0.25 s real"])]
+)
+def test_an_epoch_that_goes_on_counts_its_own_steps_for_the_rate(saved_at: int, expected: list[str], tmp_path: Path) -> None:
+    """One step of the second epoch was done before, or all three were, and then the epoch only ends."""
+
+    def stop(epoch: int, logs: Any) -> None:
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+    def train(callback: Any) -> None:
+        fit(model_of(sd.OneDeviceStrategy()), keras.callbacks.BackupAndRestore(tmp_path, saved_at), callback, epochs=2)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(keras.callbacks.LambdaCallback(on_epoch_end=stop))
+    lines = Lines()
+    train(ProgbarLogger(Clock(), lines))
+    for line, text in zip([*lines.shown[:1], *lines.ended], expected, strict=True):
+        assert text in line
