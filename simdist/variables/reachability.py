@@ -109,8 +109,12 @@ class KnownVariables(Generic[V]):
 
     def made_after(self, number: int) -> list[V]:
         """Those that were made after so many others: variables, and stand-ins of those that have died and still have their memory."""
+        return [known.present() for known in self.known(number)]
+
+    def known(self, number: int = 0) -> list[KnownVariable[V]]:
+        """What there is of those that were made after so many others and have memory; it does not keep variables alive."""
         self._known = [entry for entry in self._known if not entry[1].is_dropped]
-        return [known.present() for made, known in self._known if made >= number]
+        return [known for made, known in self._known if made >= number]
 
     def all(self) -> list[V]:
         """All that have memory: variables, and stand-ins of those that have died."""

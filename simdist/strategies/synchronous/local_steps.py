@@ -28,6 +28,7 @@ from simdist.program.half_precision import widened
 from simdist.program.operations import Program
 from simdist.program.saved_parts import SavedState
 from simdist.program.tracing import active_tracer
+from simdist.strategies.synchronous.averaged_variables import AveragedVariables
 from simdist.strategies.synchronous.outer_steps import OuterSteps, is_by_optimizer, is_trained
 from simdist.strategies.synchronous.policies import EveryReplica
 from simdist.strategies.synchronous.protocols import SteppingStrategy
@@ -70,8 +71,7 @@ class LocalSteps(EveryReplica):
         self._is_evaluating = False
         self._average: StepFunction | None = None
         self._mean: StepFunction | None = None
-        self._averages: list[Variable] = []  # what these two are about, and how many variables had been made then
-        self._num_made = 0
+        self._variables = AveragedVariables()  # what these two are about
 
     @property
     def local_updates(self) -> bool:
@@ -86,24 +86,24 @@ class LocalSteps(EveryReplica):
                 f"{', '.join(wanted)} of communication_options concern gradients, and with sync_every={self.every} variables are exchanged "
                 "instead. Leave one of them out."
             )
-        self._make_averages(strategy)
+        self._make_averages()
 
-    def _make_averages(self, strategy: SteppingStrategy) -> None:
+    def _make_averages(self) -> None:
         """The steps that average: each is traced for the variables that there are."""
-        self._average = StepFunction(lambda: self._averaged(strategy), name=AVERAGE, counts=False)
-        self._mean = StepFunction(
-            lambda: self._assign(self._trained(strategy), self._means(self._trained(strategy))), name=EVALUATED, counts=False
-        )
+        self._average = StepFunction(self._averaged, name=AVERAGE, counts=False)
+        self._mean = StepFunction(lambda: self._assign_means(self._variables.present()), name=EVALUATED, counts=False)
 
     def _renew_averages(self, strategy: SteppingStrategy) -> None:
         """Average what was made since the last average as well: a model may be built after another one was trained."""
-        num_made = strategy.known_variables.num_made
-        if num_made == self._num_made:
-            return
-        trained, self._num_made = self._trained(strategy), num_made
-        if [id(variable) for variable in trained] != [id(variable) for variable in self._averages]:
-            self._averages = trained
-            self._make_averages(strategy)
+        if self._variables.are_outdated(strategy):
+            self._average = self._mean = None  # these keep what they were traced for
+            self._variables.find(strategy)
+            self._make_averages()
+
+    def _trained(self, strategy: SteppingStrategy) -> list[Variable]:
+        """The variables that differ among the replicas."""
+        self._renew_averages(strategy)
+        return self._variables.present()
 
     def is_local(self, variable: Variable) -> bool:
         """Those that are trained; where all began is the same for all replicas."""
@@ -114,7 +114,7 @@ class LocalSteps(EveryReplica):
         if self.outer is None or not _trains(programs):
             return
         if self.outer.renew():
-            self._make_averages(strategy)
+            self._make_averages()
         self.outer.before(strategy, programs[0], self._trained(strategy))
 
     def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
@@ -147,10 +147,6 @@ class LocalSteps(EveryReplica):
             return f"{average}, after a step that all replicas had taken."
         return f"{average}. All replicas have taken the step before it: do not repeat that step. The next step is followed by the average."
 
-    def _trained(self, strategy: SteppingStrategy) -> list[Variable]:
-        """The variables that differ among the replicas: those that are trained."""
-        return [v for v in strategy.known_variables.all() if is_trained(v) and v.beginning is None and v.placement.spread == "replicas"]
-
     def _means(self, trained: Sequence[Variable]) -> list[jax.Array]:
         """The averages of variables over the replicas."""
         tracer = active_tracer()
@@ -165,10 +161,11 @@ class LocalSteps(EveryReplica):
         if trained:  # all at once: each assignment is a kernel of all that a device holds
             tracer.update("assign", trained, values)
 
-    def _averaged(self, strategy: SteppingStrategy) -> None:
-        tracer = active_tracer()
-        assert tracer is not None
-        trained = self._trained(strategy)
+    def _assign_means(self, trained: Sequence[Variable]) -> None:
+        self._assign(trained, self._means(trained))
+
+    def _averaged(self) -> None:
+        trained = self._variables.present()
         values = self._means(trained)
         if self.outer is not None:
             values = self.outer.moved(trained, values)

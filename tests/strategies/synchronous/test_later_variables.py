@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
+from tests.strategies.conftest import bytes_sent
 
 
 def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -63,6 +65,18 @@ def test_a_model_that_is_built_after_another_was_trained_is_averaged(keeps_first
     assert values[0].tobytes() == values[1].tobytes()
     if keeps_first:
         np.testing.assert_allclose(flat(first), plain_average(1), rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_that_nobody_can_reach_is_averaged_no_more_and_goes() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sync_every=2)
+    first = trained(strategy, 1)
+    kernel, sent = weakref.ref(first.trainable_variables[0].simdist_variable), bytes_sent(cluster)
+    del first
+    second = trained(strategy, 2)
+    np.testing.assert_allclose(flat(second), plain_average(2), rtol=1e-5, atol=1e-6)
+    assert kernel() is None
+    assert bytes_sent(cluster) == 2 * sent
 
 
 def test_launched_mains_average_what_they_build_later() -> None:
