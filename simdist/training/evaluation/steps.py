@@ -75,4 +75,4 @@ def _traced(
 def _is_averaged(variable: KerasVariable) -> bool:
     """Whether each replica has a value of its own, and what is read is their mean."""
     placement = as_variable(variable).placement
-    return placement.combine == "mean" and len(placement.cells) > 1
+    return placement.combine == "mean" and (len(placement.cells) > 1 or placement.across is not None)

@@ -176,6 +176,25 @@ def test_validation_of_launched_mains_is_shared_and_equal_on_all(wanted: Any) ->
     assert [first["val_loss"][0], first["val_accuracy"][0]] == pytest.approx(wanted[0][:2], rel=1e-5)
 
 
+def test_validation_of_launched_mains_is_with_the_moving_averages_of_all() -> None:
+    def validated(strategy: sd.MultiWorkerMirroredStrategy) -> list[float]:
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(1)])
+            model.layers[1].set_weights([np.full((4, 1), 0.5, "f"), np.zeros(1, "f")])
+            model.compile(keras.optimizers.SGD(0.0), "mse")
+        return model.fit(X[:8], Y[:8], verbose=0, shuffle=False, validation_data=(X[:8], Y[:8])).history["val_loss"]
+
+    run = sd.Cluster({"worker": 2}).launch(lambda: validated(sd.MultiWorkerMirroredStrategy()))
+    run.join()
+    x = np.asarray(X[:8], np.float64)
+    parts = x[:4], x[4:]  # of which each replica has the moving averages
+    mean, variance = (np.mean([0.5 * old + 0.5 * of(part, axis=0) for part in parts], axis=0) for old, of in ((0.0, np.mean), (1.0, np.var)))
+    outputs = ((x - mean) / np.sqrt(variance + 1e-3)).sum(1, keepdims=True) / 2
+    expected = [float(np.mean((outputs - np.asarray(Y[:8])) ** 2))]
+    for found in (*run.results.values(), validated(sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2})))):
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("creator", [False, True])
 def test_an_epoch_visits_each_example_once_also_where_workers_die(creator: bool) -> None:
     cluster = sd.Cluster({"worker": 3, "ps": 1}, seed=5)
