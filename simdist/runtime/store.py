@@ -70,8 +70,11 @@ class Store:
         self._require_own(variable)
         self._require_seen(variable)
         self.observed(variable.name)
-        if placement.across is not None:
-            return placement.across(variable)
+        return self.value_here(variable) if placement.across is None else placement.across(variable)
+
+    def value_here(self, variable: Variable) -> Array:
+        """The present value of a variable, as far as this program has it, where others have copies of their own; nothing notes the read."""
+        placement: Placement[Variable] = variable.placement
         if placement.combine == "worker":
             return self._array(self._cell_here(variable))
         if placement.spread == "copies" or len(placement.cells) == 1:

@@ -77,6 +77,10 @@ class VariableStore(Protocol[V]):
         """The present value of a variable."""
         ...
 
+    def value_here(self, variable: V, /) -> Array:
+        """The present value of a variable, as far as this program has it; nothing notes the read."""
+        ...
+
     def cell_value(self, variable: V, cell: Cell, /) -> Array:
         """The present value of one cell of a variable."""
         ...

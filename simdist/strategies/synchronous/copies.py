@@ -37,7 +37,7 @@ def place_copies(strategy: SteppingStrategy, variable: Variable, value: Array) -
         cells = _replica_cells(strategy, variable)
         for cell in cells:
             store.layout.add(cell, value)
-        return Placement(cells, store, "replicas", "mean", separate=strategy.separate)
+        return Placement(cells, store, "replicas", "mean", separate=strategy.separate, across=strategy.policy.read_across(strategy))
     devices = strategy.variable_devices(tuple(dict.fromkeys(member.device for member in members)))
     cell = Cell(variable.name, variable.aval, members[0].task, devices=devices)
     store.layout.add(cell, value)

@@ -14,20 +14,22 @@ Taught in lesson 03b.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
 
 import jax
 
 from simdist.arguments import whole_number
+from simdist.caches import BoundedCache
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array
-from simdist.program.function import StepFunction
+from simdist.program.function import KEPT_SIGNATURES, StepFunction
 from simdist.program.half_precision import widened
-from simdist.program.operations import Program
+from simdist.program.operations import Program, Reference
 from simdist.program.saved_parts import SavedState
-from simdist.program.tracing import active_tracer
+from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.strategies.synchronous.averaged_variables import AveragedVariables
 from simdist.strategies.synchronous.outer_steps import OuterSteps, is_by_optimizer, is_trained
 from simdist.strategies.synchronous.policies import EveryReplica
@@ -71,6 +73,7 @@ class LocalSteps(EveryReplica):
         self._is_evaluating = False
         self._average: StepFunction | None = None
         self._mean: StepFunction | None = None
+        self._reads: BoundedCache[Reference, StepFunction] = BoundedCache(KEPT_SIGNATURES)
         self._variables = AveragedVariables()  # what these two are about
 
     @property
@@ -183,6 +186,22 @@ class LocalSteps(EveryReplica):
         if self.outer is not None and not self._is_evaluating:
             self.outer.begin_at(variables, means)
 
+    @property
+    def _is_apart(self) -> bool:
+        """Whether the replicas have taken steps since their last average, and have what these have made of it."""
+        return self.num_steps % self.every > 0 and not self._is_evaluating
+
+    def read_across(self, strategy: SteppingStrategy) -> Callable[[Variable], Array] | None:
+        return partial(self._read, strategy) if strategy.launched and strategy.num_replicas_in_sync > 1 else None
+
+    def _read(self, strategy: SteppingStrategy, variable: Variable) -> Array:
+        """The average of all mains, as where one program drives all replicas: between two averages each main has another value."""
+        if not self._is_apart or strategy.evaluates_alone or is_under_a_trace():
+            return strategy.store.value_here(variable)
+        name = f"read {variable.name}"
+        step = self._reads.get(variable.ref(), lambda: StepFunction(lambda: self._means([variable])[0], name=name, counts=False))
+        return strategy.step(step, (), {}).value()
+
     # -- what is kept from step to step ---------------------------------------------------------------------------
 
     @property
@@ -209,21 +228,23 @@ class LocalSteps(EveryReplica):
 
     @contextmanager
     def evaluating(self, strategy: SteppingStrategy) -> Iterator[None]:
-        if self._is_evaluating or self.num_steps % self.every == 0:
+        if not self._is_apart or (strategy.evaluates_alone and len(strategy.local_members) == 1):
             yield
             return
-        self._renew_averages(strategy)
-        assert self._mean is not None
         store, trained = strategy.store, self._trained(strategy)
+        assert self._mean is not None
         values = [] if strategy.engine.numerics == "off" else [(variable, store.local_values(variable)) for variable in trained]
-        self._is_evaluating = True
-        try:
-            strategy.step(self._mean, (), {})
-            yield
-        finally:
-            for variable, of_replicas in values:
-                store.assign_local(variable, of_replicas)
-            self._is_evaluating = False
+        with self.temporarily():
+            try:
+                if strategy.evaluates_alone:
+                    for variable, of_replicas in values:
+                        store.assign_local(variable, [store.value_here(variable)] * len(of_replicas))
+                else:
+                    strategy.step(self._mean, (), {})
+                yield
+            finally:
+                for variable, of_replicas in values:
+                    store.assign_local(variable, of_replicas)
 
 
 def _trains(programs: Sequence[Program]) -> bool:

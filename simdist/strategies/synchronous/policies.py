@@ -62,6 +62,9 @@ class EveryReplica:
     def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
         """Nothing: all mains have the same values."""
 
+    def read_across(self, strategy: SteppingStrategy) -> Callable[[Variable], Array] | None:
+        """Nothing: no copy is local."""
+
     def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
         """Nothing: replicas are equal after each step."""
         return nullcontext()
@@ -119,6 +122,9 @@ class OverAnother:
 
     def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
         self.inner.agree(strategy, variables)
+
+    def read_across(self, strategy: SteppingStrategy) -> Callable[[Variable], Array] | None:
+        return self.inner.read_across(strategy)
 
     def evaluating(self, strategy: SteppingStrategy) -> AbstractContextManager[None]:
         return self.inner.evaluating(strategy)

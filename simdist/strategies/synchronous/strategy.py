@@ -15,7 +15,7 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TypeVar
 
@@ -136,7 +136,7 @@ class SynchronousStrategy(ReplicatedStrategy):
     def evaluating(self, alone: bool = False) -> Iterator[None]:
         before, self.evaluates_alone = self.evaluates_alone, alone and self.launched
         try:
-            with nullcontext() if self.evaluates_alone else self.policy.evaluating(self):
+            with self.policy.evaluating(self):
                 yield
         finally:
             self.evaluates_alone = before

@@ -15,6 +15,8 @@ from simdist.training.missing_rows import MissingRows
 from simdist.training.step import Example, eager_where_asked
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
+from simdist.variables.placement import Placement
+from simdist.variables.variable import Variable
 
 __all__ = ["given_values", "keep_changed", "prediction_step", "test_step"]
 
@@ -30,12 +32,19 @@ def prediction_step(model: StrategyModel, batch: Example) -> ForwardStep:
 
 
 def given_values(model: StrategyModel, step: ForwardStep, alone: bool) -> list[HostArray]:
-    """The values that a step is given; with `alone`, those of this program's first replica, which other mains need not help to read."""
+    """The values that a step is given; with `alone`, those of this program's replicas, which other mains need not help to read."""
     variables = [model.non_trainable_variables[number] for number in step.given]
     if not alone:
         return [np.asarray(variable.value) for variable in variables]
     owns = [as_variable(variable) for variable in variables]
-    return [np.asarray(own.placement.store.cell_value(own, own.placement.cells[0])) for own in owns]
+    return [np.asarray(_alone(own)) for own in owns]
+
+
+def _alone(variable: Variable) -> Array:
+    """The mean of this program's replicas; of what has no mean, the value of the first one."""
+    placement: Placement[Variable] = variable.placement
+    store = placement.store
+    return store.value_here(variable) if placement.combine == "mean" else store.cell_value(variable, placement.cells[0])
 
 
 def keep_changed(model: StrategyModel, step: ForwardStep, values: Sequence[Array]) -> None:

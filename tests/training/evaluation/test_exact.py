@@ -188,7 +188,9 @@ def test_validation_of_launched_mains_is_with_the_moving_averages_of_all() -> No
     run.join()
     x = np.asarray(X[:8], np.float64)
     parts = x[:4], x[4:]  # of which each replica has the moving averages
-    mean, variance = (np.mean([0.5 * old + 0.5 * of(part, axis=0) for part in parts], axis=0) for old, of in ((0.0, np.mean), (1.0, np.var)))
+    mean, variance = (
+        np.mean([0.5 * old + 0.5 * of(part, axis=0) for part in parts], axis=0) for old, of in ((0.0, np.mean), (1.0, np.var))
+    )
     outputs = ((x - mean) / np.sqrt(variance + 1e-3)).sum(1, keepdims=True) / 2
     expected = [float(np.mean((outputs - np.asarray(Y[:8])) ** 2))]
     for found in (*run.results.values(), validated(sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2})))):
