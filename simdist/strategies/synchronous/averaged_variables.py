@@ -34,6 +34,11 @@ class AveragedVariables:
         known = [one for one in strategy.known_variables.known() if _differs(one.present())]
         self._known = [one for one in known if one.living() is not None] if only_living else known
 
+    @property
+    def known(self) -> list[KnownVariable[Variable]]:
+        """What there is of the variables, as of the last time."""
+        return list(self._known)
+
     def present(self) -> list[Variable]:
         """The variables, as of the last time."""
         return [known.present() for known in self._known]

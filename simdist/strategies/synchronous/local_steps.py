@@ -31,7 +31,7 @@ from simdist.program.operations import Program, Reference
 from simdist.program.saved_parts import SavedState
 from simdist.program.tracing import active_tracer, is_under_a_trace
 from simdist.strategies.synchronous.averaged_variables import AveragedVariables
-from simdist.strategies.synchronous.outer_steps import OuterSteps, is_by_optimizer, is_trained
+from simdist.strategies.synchronous.outer_steps import SHARED, OuterSteps, is_by_optimizer, is_trained
 from simdist.strategies.synchronous.policies import EveryReplica
 from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer
@@ -44,6 +44,7 @@ __all__ = ["LocalSteps", "OuterOptimizer"]
 AVERAGE = "average variables"
 EVALUATED = "average variables for an evaluation"
 ASSIGNED = "average what the mains have assigned"
+OWN_STEPS = (AVERAGE, EVALUATED, ASSIGNED, SHARED)
 
 OuterOptimizer: TypeAlias = KerasOptimizer | GradientTransformation | Optimizer | None
 """What moves the shared variables with the average of all replicas; None: nothing, they become the average."""
@@ -71,7 +72,7 @@ class LocalSteps(EveryReplica):
         self.outer = None if inner is None else OuterSteps(inner)
         self.num_steps = self.num_averages = 0
         self._is_evaluating = False
-        self._average: StepFunction | None = None
+        self._averages: BoundedCache[frozenset[int], StepFunction] = BoundedCache(KEPT_SIGNATURES)  # by what has changed
         self._mean: StepFunction | None = None
         self._reads: BoundedCache[Reference, StepFunction] = BoundedCache(KEPT_SIGNATURES)
         self._variables = AveragedVariables()  # what these two are about
@@ -81,7 +82,7 @@ class LocalSteps(EveryReplica):
         return True
 
     def attach(self, strategy: SteppingStrategy) -> None:
-        if self._average is not None:
+        if self._mean is not None:
             raise InvalidArgumentError("This LocalSteps counts the steps of another strategy. Make one for each strategy.")
         wanted = [name for name, said in strategy.options.of_gradients().items() if said]
         if wanted:
@@ -93,13 +94,14 @@ class LocalSteps(EveryReplica):
 
     def _make_averages(self) -> None:
         """The steps that average: each is traced for the variables that there are."""
-        self._average = StepFunction(self._averaged, name=AVERAGE, counts=False)
+        self._averages.clear()
         self._mean = StepFunction(lambda: self._assign_means(self._variables.present()), name=EVALUATED, counts=False)
 
     def _renew_averages(self, strategy: SteppingStrategy) -> None:
         """Average what was made since the last average as well: a model may be built after another one was trained."""
         if self._variables.are_outdated(strategy):
-            self._average = self._mean = None  # these keep what they were traced for
+            self._mean = None  # these keep what they were traced for
+            self._averages.clear()
             self._variables.find(strategy)
             self._make_averages()
 
@@ -118,7 +120,8 @@ class LocalSteps(EveryReplica):
             return
         if self.outer.renew():
             self._make_averages()
-        self.outer.before(strategy, programs[0], self._trained(strategy))
+        self._renew_averages(strategy)
+        self.outer.before(strategy, programs[0], self._variables.known)
 
     def assigned(self, variable: Variable, rule: str, operand: Array) -> None:
         if self.outer is not None and not self._is_evaluating:
@@ -126,6 +129,8 @@ class LocalSteps(EveryReplica):
 
     def after(self, strategy: SteppingStrategy, programs: Sequence[Program]) -> None:
         """After every so many training steps the replicas average their variables."""
+        if self.outer is not None and programs[0].name not in OWN_STEPS:
+            self.outer.note(programs[0])
         if not _trains(programs):
             return
         self.num_steps += 1
@@ -135,14 +140,17 @@ class LocalSteps(EveryReplica):
 
     def _take_average(self, strategy: SteppingStrategy) -> None:
         self._renew_averages(strategy)
-        assert self._average is not None
+        changed = frozenset[int]() if self.outer is None else self.outer.changed
+        average = self._averages.get(changed, lambda: StepFunction(lambda: self._averaged(changed), name=AVERAGE, counts=False))
         try:
-            strategy.step(self._average, (), {})
+            strategy.step(average, (), {})
         except BaseException as error:
             if not strategy.launched:  # another main may have its average, and counts on
                 self.num_steps -= 1
                 error.add_note(self._what_was_taken(strategy))
             raise
+        if self.outer is not None:
+            self.outer.begin_anew()
 
     def _what_was_taken(self, strategy: SteppingStrategy) -> str:
         average = f"It was the average of sync_every={self.every}"
@@ -167,11 +175,11 @@ class LocalSteps(EveryReplica):
     def _assign_means(self, trained: Sequence[Variable]) -> None:
         self._assign(trained, self._means(trained))
 
-    def _averaged(self) -> None:
+    def _averaged(self, changed: frozenset[int]) -> None:
         trained = self._variables.present()
         values = self._means(trained)
         if self.outer is not None:
-            values = self.outer.moved(trained, values)
+            values = self.outer.moved(trained, values, changed)
         self._assign(trained, values)
 
     def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
@@ -209,13 +217,15 @@ class LocalSteps(EveryReplica):
         return {"local_steps": self} if self.outer is None else {"local_steps": self, "outer_optimizer": self.outer.optimizer}
 
     def state_dict(self) -> SavedState:
-        """How many steps were taken, and how often the replicas have averaged."""
-        return {"steps": self.num_steps, "averages": self.num_averages}
+        """How many steps were taken, how often the replicas have averaged, and what has changed since then."""
+        counts = {"steps": self.num_steps, "averages": self.num_averages}
+        return counts if self.outer is None else {**counts, "changed": self.outer.changed_names}
 
     def load_state_dict(self, state: SavedState) -> None:
         """Go to a saved state. An outer optimizer that had no slots then gets new ones before the next step."""
         if self.outer is not None:
             self.outer.is_outdated = (self.outer.is_outdated or self.num_averages > 0) and not state["averages"]
+            self.outer.begin_anew(state.get("changed"))
         self.num_steps, self.num_averages = int(state["steps"]), int(state["averages"])
 
     @contextmanager

@@ -1,6 +1,7 @@
 """The outer optimizer of replicas that take steps of their own: it moves the shared variables by the way that the replicas have gone.
 
-Where all began is a companion of each variable, its *anchor*. What is assigned from outside of a step moves it as well.
+Where all began is a companion of each variable, its *anchor*. What is assigned from outside of a step moves it as well. A variable that no
+step has changed since the last average has gone no way: the optimizer leaves it as it is, whatever its momentum.
 
 Source: Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023 (outer Nesterov momentum).
 """
@@ -28,7 +29,7 @@ from simdist.variables.optimizer import Optimizer
 from simdist.variables.reachability import KnownVariable
 from simdist.variables.variable import Variable
 
-__all__ = ["OuterSteps", "is_by_optimizer", "is_trained"]
+__all__ = ["SHARED", "OuterSteps", "is_by_optimizer", "is_trained"]
 
 SHARED = "share where all begin"
 ANCHOR = "anchor"
@@ -51,6 +52,8 @@ class OuterSteps:
         self.optimizer = Optimizer(inner)
         self.anchors: list[Variable] = []
         self.makes_anchors = self.is_outdated = False
+        self._changed: frozenset[int] = frozenset()
+        self._restored: Sequence[str] | None = ()  # the names of those that had been changed when the state was saved; None: all
         self._has_assigned_anchors = False
         self._anchored: list[KnownVariable[Variable]] = []  # whose the anchors are
         self._share = StepFunction(self._shared, name=SHARED, counts=False)
@@ -64,7 +67,7 @@ class OuterSteps:
         self.is_outdated = False
         return True
 
-    def before(self, strategy: SteppingStrategy, program: Program, trained: Sequence[Variable]) -> None:
+    def before(self, strategy: SteppingStrategy, program: Program, trained: Sequence[KnownVariable[Variable]]) -> None:
         """Before the first training step, remember where these variables begin.
 
         Raises:
@@ -79,8 +82,8 @@ class OuterSteps:
         self.makes_anchors = True
         try:
             with strategy.scope():
-                self.anchors = [keep_beside(variable, ANCHOR, partial(_first_copy, variable)) for variable in trained]
-                self._anchored = [variable.known for variable in trained if variable.known is not None]
+                self.anchors = [keep_beside(known.present(), ANCHOR, partial(_first_copy, known)) for known in trained]
+                self._anchored = list(trained)
         finally:
             self.makes_anchors = False
         built(strategy)
@@ -109,17 +112,62 @@ class OuterSteps:
         values = tracer.collective("broadcast", [tracer.read(anchor) for anchor in self.anchors], label="variables")
         tracer.update("assign", self.anchors, values)
 
-    def moved(self, trained: Sequence[Variable], averages: Sequence[jax.Array]) -> list[jax.Array]:
-        """Take a step from where all began, and begin there: the new values of these variables, whose averages are given."""
+    # -- which variables have gone a way --------------------------------------------------------------------------
+
+    @property
+    def changed(self) -> frozenset[int]:
+        """The numbers of the anchors whose variables steps have changed since the last average."""
+        names = self._restored
+        if self.anchors and (names is None or names):
+            restored = [number for number, known in enumerate(self._anchored) if names is None or known.present().name in names]
+            self._changed, self._restored = self._changed.union(restored), ()
+        return self._changed
+
+    @property
+    def changed_names(self) -> list[str]:
+        """The names of these variables, for a checkpoint."""
+        return sorted({self._anchored[number].present().name for number in self.changed}.union(self._restored or ()))
+
+    def note(self, program: Program) -> None:
+        """A step has run: what it has changed has gone a way."""
+        updates = [op for op in program.operations if isinstance(op, Update)]
+        variables = {id(variable.known) for op in updates for variable in op.variables if isinstance(variable, Variable)}
+        self._changed = self._changed.union(number for number, known in enumerate(self._anchored) if id(known) in variables)
+
+    def begin_anew(self, names: Sequence[str] | None = ()) -> None:
+        """All have arrived: nothing has gone a way since then; or the variables with these names, or all of them (None)."""
+        self._changed, self._restored = frozenset(), names
+
+    def moved(self, trained: Sequence[Variable], averages: Sequence[jax.Array], changed: frozenset[int]) -> list[jax.Array]:
+        """Take a step from where all began, and begin there: the new values of these variables, whose averages are given.
+
+        Args:
+            trained: the variables.
+            averages: theirs.
+            changed: the numbers of the anchors that move.
+        """
         tracer = active_tracer()
         assert tracer is not None
         means = {id(variable): value for variable, value in zip(trained, averages, strict=True)}
         began = [tracer.read(anchor) for anchor in self.anchors]
         owners = [id(known.present()) for known in self._anchored]
         ways = [first - means.get(owner, first) for first, owner in zip(began, owners, strict=True)]
-        self.optimizer.apply_gradients(zip(ways, self.anchors, strict=True), skip_gradients_aggregation=True)
+        self._move(began, ways, changed)
         means |= {owner: tracer.read(anchor) for owner, anchor in zip(owners, self.anchors, strict=True)}
         return [means[id(variable)] for variable in trained]
+
+    def _move(self, began: Sequence[jax.Array], gradients: Sequence[jax.Array], changed: frozenset[int]) -> None:
+        tracer = active_tracer()
+        assert tracer is not None
+        # A transformation may need to know of all; then the others are put back.
+        needs_all = not is_keras_optimizer(self.optimizer.wrapped)
+        left = [number for number in range(len(gradients)) if number not in changed]
+        given: list[jax.Array | None] = list(gradients)
+        for number in left:
+            given[number] = jnp.zeros_like(gradients[number]) if needs_all else None
+        self.optimizer.apply_gradients(zip(given, self.anchors, strict=True), skip_gradients_aggregation=True)
+        if left and needs_all:
+            tracer.update("assign", [self.anchors[number] for number in left], [began[number] for number in left])
 
     def begin_at(self, variables: Sequence[Variable], values: Sequence[jax.Array]) -> None:
         """In a step: let these variables begin at other values."""
@@ -137,7 +185,8 @@ class OuterSteps:
             self._has_assigned_anchors = True
 
 
-def _first_copy(variable: Variable) -> Array:
+def _first_copy(known: KnownVariable[Variable]) -> Array:
+    variable = known.present()
     return variable.placement.store.cell_value(variable, variable.placement.cells[0])
 
 
