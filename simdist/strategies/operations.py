@@ -135,7 +135,7 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
         """A variable of this strategy was changed from outside of every step: "assign", or "add"."""
 
     def agree(self, variables: Sequence[Any]) -> None:
-        """All programs have assigned to these trained variables, each what its replicas have: from now on they have the average."""
+        """All programs have assigned to these variables, each what its replicas have: from now on they have the average."""
 
     @property
     def keeps_companions(self) -> bool:

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TypeAlias
 
 import jax
+import jax.numpy as jnp
 
 from simdist.arguments import whole_number
 from simdist.caches import BoundedCache
@@ -183,8 +184,9 @@ class LocalSteps(EveryReplica):
         self._assign(trained, values)
 
     def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
-        known = self._trained(strategy)
-        given = [variable for variable in variables if any(variable is own for own in known)]
+        given = [
+            variable for variable in variables if variable.placement.spread == "replicas" and jnp.issubdtype(variable.dtype, jnp.inexact)
+        ]
         if given and strategy.launched and strategy.num_replicas_in_sync > 1:
             strategy.once(lambda: self._average_assigned(given), ASSIGNED, counts=False)
 

@@ -200,7 +200,7 @@ class StepPolicy(Protocol):
         ...
 
     def agree(self, strategy: SteppingStrategy, variables: Sequence[Variable]) -> None:
-        """All mains have assigned to these trained variables, each what its replicas have: from now on they have the average."""
+        """All mains have assigned to these variables, each what its replicas have: from now on they have the average."""
         ...
 
     def read_across(self, strategy: SteppingStrategy) -> Callable[[Variable], Array] | None:

@@ -64,10 +64,10 @@ class SwapEMAWeights(keras.callbacks.SwapEMAWeights):
                 self._agree(strategy, weights, averages)
 
     def _agree(self, strategy: SynchronousStrategy, weights: Sequence[Variable], averages: Sequence[Variable]) -> None:
-        """Let all mains have the mean of the averages of all replicas in the place of the weights."""
-        for weight, average in zip(weights, averages, strict=True):
-            weight.placement.store.assign_local(weight, self._of_replicas[id(average)])
-        strategy.agree(weights)
+        """Let all mains have the mean of the averages of all replicas in the place of the weights, and that of the weights in theirs."""
+        for one, other in (*zip(weights, averages, strict=True), *zip(averages, weights, strict=True)):
+            one.placement.store.assign_local(one, self._of_replicas[id(other)])
+        strategy.agree([*weights, *averages])
 
 
 def _local(variables: Sequence[Any]) -> list[Variable]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,35 @@ def test_replicas_evaluate_the_mean_of_their_averages_and_train_on_as_without(
         assert np.isfinite(alone)  # a main that evaluates by itself waits for no other
         if on_epoch:
             np.testing.assert_allclose([loss(kernel, NEW) for kernel in seen], validated, rtol=1e-4)
+
+
+def test_a_model_that_is_saved_with_averages_in_it_has_the_mean_of_all_weights_in_their_place(tmp_path: Path) -> None:
+    def main() -> None:
+        with sd.MultiWorkerMirroredStrategy(sync_every=2).scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, use_bias=False)])
+            model.layers[0].set_weights([np.full((3, 1), 0.1, np.float32)])
+            model.compile(keras.optimizers.SGD(RATE, use_ema=True, ema_momentum=MOMENTUM), "mse")
+        saving = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras")  # in the last epoch Keras swaps nothing
+        given: dict[str, Any] = {
+            "batch_size": 8,
+            "epochs": 2,
+            "shuffle": False,
+            "verbose": 0,
+            "callbacks": [keras.callbacks.SwapEMAWeights(True), saving],
+        }
+        model.fit(X.astype("f"), (X @ TRUE).astype("f"), **given)
+
+    with sd.Cluster({"worker": 2}) as cluster:
+        cluster.launch(main).join()
+    kernels = [np.full((3, 1), 0.1)] * 2
+    for step, batch in enumerate(np.split(X, STEPS)):
+        parts = np.split(batch, 2)
+        kernels = [k - RATE * 2 * part.T @ (part @ k - part @ TRUE) / 4 for k, part in zip(kernels, parts, strict=True)]
+        if step == 1:
+            kernels = [np.mean(kernels, axis=0)] * 2
+    with sd.OneDeviceStrategy().scope():
+        saved = keras.models.load_model(tmp_path / "1.keras")
+    np.testing.assert_allclose(saved.optimizer._model_variables_moving_average[0], np.mean(kernels, axis=0), rtol=1e-4, atol=1e-5)
 
 
 def test_weights_that_stand_in_for_a_while_do_not_move_the_outer_optimizer() -> None:
