@@ -60,7 +60,7 @@ class LocalSteps(EveryReplica):
 
     Raises:
         TypeError: `every` is no whole number.
-        InvalidArgumentError: `every` is below 1, or an outer optimizer is given though the variables are averaged in each step; when it
+        InvalidArgumentError: `every` is below 1, or an outer optimizer is given though the variables are averaged in each step, or it scales a loss; when it
             is attached, options that concern gradients, or another strategy has this policy.
     """
 

@@ -24,7 +24,7 @@ from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
 from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.companions import keep_beside
-from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer, is_scaling
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.reachability import KnownVariable
 from simdist.variables.variable import Variable
@@ -41,6 +41,9 @@ class OuterSteps:
     Args:
         inner: the user's optimizer.
 
+    Raises:
+        InvalidArgumentError: it scales a loss.
+
     Attributes:
         optimizer: it.
         anchors: where each variable began that was trained in the first step.
@@ -49,6 +52,11 @@ class OuterSteps:
     """
 
     def __init__(self, inner: KerasOptimizer | GradientTransformation) -> None:
+        if is_keras_optimizer(inner) and is_scaling(inner):
+            raise InvalidArgumentError(
+                "outer_optimizer is a LossScaleOptimizer, and there is no loss that it could scale: it moves weights by what the replicas "
+                "have made of them. Give the optimizer inside of it."
+            )
         self.optimizer = Optimizer(inner)
         self.anchors: list[Variable] = []
         self.makes_anchors = self.is_outdated = False

@@ -69,3 +69,8 @@ def test_what_has_died_before_the_first_step_is_no_hindrance() -> None:
     del two.steps[1]
     gc.collect()
     assert two.train(0, 0, 0)[0] == pytest.approx(6.0)
+
+
+def test_a_loss_scale_is_refused_where_there_is_no_loss() -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match="Give the optimizer inside"):
+        Two(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0)))
