@@ -16,7 +16,7 @@ __all__ = ["FEATURES", "PlainModel", "PlainReplica", "PlainReplicas"]
 Array = np.ndarray
 FEATURES = 3
 KEEP, EPSILON, EMA, MOMENTUM = 0.8, 1e-3, 0.7, 0.9
-OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.9
+OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.5
 
 
 @dataclass
@@ -92,9 +92,9 @@ class PlainModel:
         return [*mean([replica.ema for replica in chosen]), *self.seen(ranks)[2:]]
 
     def assign(self, weights: Sequence[Array]) -> None:
-        """All replicas begin anew with these."""
+        """All replicas begin anew with these: kernel and bias, and moving mean and variance where they are given."""
         for replica in self.replicas:
-            replica.weights, replica.moving = list(weights[:2]), list(weights[2:])
+            replica.weights, replica.moving = list(weights[:2]), list(weights[2:]) or replica.moving
         self.began = list(weights[:2])
 
     def average(self, has_outer: bool) -> None:
