@@ -51,10 +51,11 @@ class TaskContext:
     Args:
         process: the simulated process that its code belongs to, perhaps with that of other tasks; None: the Python process.
         prefix: text before each line that the task prints; empty for none.
-        seeds: gives a fresh integer for each unseeded Keras initialiser of this task; None leaves Keras alone.
+        seeds: gives a fresh integer for each unseeded Keras initialiser of this task, drawn as the task that it is given, or as its own for
+            None; None leaves Keras alone.
     """
 
-    def __init__(self, process: SimulatedProcess | None = None, prefix: str = "", seeds: Callable[[], int] | None = None) -> None:
+    def __init__(self, process: SimulatedProcess | None = None, prefix: str = "", seeds: Callable[[str | None], int] | None = None) -> None:
         self.process = process
         self.prefix = prefix
         self.seeds = seeds
@@ -277,9 +278,9 @@ class TaskLocal(Generic[Value]):
             self.set(before)
 
 
-def current_seed() -> int | None:
-    """A fresh seed from the stream of the task that runs now; None where no task asked for one."""
-    return active.context.seeds() if active.context.seeds is not None else None
+def current_seed(drawing: str | None = None) -> int | None:
+    """A fresh seed from the stream of the task that runs now, or as another task would draw it; None where no task asked for one."""
+    return active.context.seeds(drawing) if active.context.seeds is not None else None
 
 
 class PrefixedOutput:

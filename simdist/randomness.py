@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 __all__ = ["step_key", "derive_seed", "generator", "keras_seeds"]
+
+Seeds: TypeAlias = Callable[[str | None], int]
 
 
 def derive_seed(seed: int, *purpose: object) -> int:
@@ -33,10 +36,13 @@ def generator(seed: int, *purpose: object) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(derive_seed(seed, *purpose)))
 
 
-def keras_seeds(seed: int, task: str, incarnation: int) -> Callable[[], int]:
-    """Seeds for what one incarnation of a task makes without one, in the order of making; Keras wants them small and not 0."""
+def keras_seeds(seed: int, task: str, incarnation: int) -> Seeds:
+    """Seeds for what one incarnation of a task makes without one, in the order of making; Keras wants them small and not 0.
+
+    The function that is returned takes the task as which it draws: another one that has drawn as often has the same seed. None: its own.
+    """
     drawn = itertools.count(1)
-    return lambda: 1 + derive_seed(seed, task, incarnation, "keras", next(drawn)) % 1_000_000_000
+    return lambda drawing: 1 + derive_seed(seed, drawing or task, incarnation, "keras", next(drawn)) % 1_000_000_000
 
 
 def step_key(seed: int, task: str, step: int, salt: int, *replica: object) -> np.ndarray:

@@ -83,7 +83,8 @@ class CreatedVariables:
             raise _others("nothing", repr(self.all[self._number].path))
         self._is_complete = True
 
-    def _next_seed(self) -> int:
+    def _next_seed(self, drawing: str | None = None) -> int:
+        del drawing  # all mains draw alike
         self._seeds_drawn += 1
         return 1 + derive_seed(self.seed, "model_fn", self._seeds_drawn) % 1_000_000_000
 

@@ -59,6 +59,11 @@ class Scope(Protocol):
         """Run a function as a step of its own, once; `counts`: whether tasks have taken one step more then."""
         ...
 
+    @property
+    def seeding_task(self) -> str | None:
+        """The task as which all of its programs draw their seeds, so that what they make is equal; None: each as its own."""
+        ...
+
     def next_seed(self) -> int:
         """A seed for something that was made without one."""
         ...

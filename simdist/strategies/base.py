@@ -122,6 +122,11 @@ class Strategy(ReplicaOperations):
         self.engine.trace.observed()
         self.engine.trace.instant(self.engine.chief, "observe", name, self.engine.now)
 
+    @property
+    def seeding_task(self) -> str | None:
+        """The task as which all programs of this strategy draw the seeds of what they make; None: each as its own."""
+        return None
+
     def next_seed(self) -> int:
         """A seed for something that was made without one, in the order of making."""
         self._seeds_drawn += 1

@@ -31,7 +31,7 @@ def _seed_of_task(original: Callable[[], int] = seed_generator.make_default_seed
         drawn = 1 + (global_state.get_global_attribute(SEEDS_DRAWN) or 0)
         global_state.set_global_attribute(SEEDS_DRAWN, drawn)
         return 1 + derive_seed(given, "keras", drawn) % 1_000_000_000
-    seed = current_seed()
+    seed = current_seed(None if scope is None else scope.seeding_task)
     if seed is None and scope is not None:
         seed = scope.next_seed()
     return original() if seed is None else seed

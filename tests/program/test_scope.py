@@ -39,6 +39,8 @@ class Recording:
         self.ran.append(fn.name)
         return fn.fn(*args, **kwargs)
 
+    seeding_task = None
+
     def next_seed(self) -> int:
         return len(self.ran)
 

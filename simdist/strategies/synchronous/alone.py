@@ -1,6 +1,7 @@
 """Steps that one replica of a synchronous strategy takes alone, with the values that its variables have there.
 
-No other replica takes part, so that a launched main may do it by itself; what such a step would assign is refused.
+No other replica takes part, so that a launched main may do it by itself; what such a step would assign is refused. Before the first step of
+all mains there is nobody to get first values from: those of a main are the chief's, as it draws the seeds that the chief draws.
 """
 
 from __future__ import annotations
@@ -51,8 +52,6 @@ class StepsAlone:
             FailedPreconditionError: the step changes a variable.
         """
         strategy = self.strategy
-        if not strategy.replicas.is_chief:
-            strategy.replicas.before_step()  # the chief has the initial values that count; another main may still have to get them
         first = strategy.local_members[0]
         member = Member(0, first.task, first.device, first.process)
         call = fn.bind(args, {})

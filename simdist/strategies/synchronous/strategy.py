@@ -172,6 +172,11 @@ class SynchronousStrategy(ReplicatedStrategy):
     def bytes_of_all(self, data: bytes) -> list[bytes]:
         return self.replicas.bytes_of_all(data)
 
+    @property
+    def seeding_task(self) -> str | None:
+        """That of the first replica, whose first values count, where a main drives a part of the replicas."""
+        return self.replicas.members[0].task if self.launched else None
+
     # -- input ----------------------------------------------------------------------------------------------------
 
     def distribute_dataset(self, dataset: Dataset | Iterable[Tree], options: InputOptions | None = None) -> DistributedDataset:

@@ -236,5 +236,7 @@ class Creating:
     def run_step(self, fn: StepFunction, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError
 
+    seeding_task = None
+
     def next_seed(self) -> int:
         raise NotImplementedError

@@ -128,6 +128,39 @@ def test_any_launched_main_may_evaluate_and_predict_by_itself(callers: list[int]
         assert len(outputs) == 99
 
 
+@pytest.mark.parametrize("callers", [[0], [1], [0, 1]])
+def test_what_mains_evaluate_before_they_train_makes_no_difference(callers: list[int]) -> None:
+    """A main that had to wait for the first values of the chief would get what the chief has assigned since then."""
+
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        outputs = model.predict(X[:3], verbose=0).ravel().tolist() if sd.TFConfigClusterResolver().task_id in callers else None
+        with strategy.scope():
+            model.compile(keras.optimizers.SGD(0.1), "mse")
+        halving = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
+        history = model.fit(X[:8], Y[:8], batch_size=4, epochs=2, shuffle=False, verbose=0, callbacks=[halving]).history
+        return outputs, history["loss"], history["learning_rate"]
+
+    run = sd.Cluster({"worker": 2}, seed=0).launch(main)
+    run.join()
+    (first, *histories), (second, *others) = run.results["worker:0"], run.results["worker:1"]
+    assert histories == others and others[1] == pytest.approx([0.05, 0.025])
+    assert None in (first, second) or first == second
+
+
+def test_mains_may_predict_and_never_train() -> None:
+    def main() -> Any:
+        with sd.MultiWorkerMirroredStrategy().scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        return model.predict(X[:3], verbose=0).tolist()
+
+    run = sd.Cluster({"worker": 2}, seed=0).launch(main)
+    run.join()
+    assert run.results["worker:0"] == run.results["worker:1"]
+
+
 def test_a_main_that_evaluates_alone_has_the_metrics_of_keras(wanted: Any) -> None:
     def main() -> Any:
         with sd.MultiWorkerMirroredStrategy().scope():
