@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import keras as plain
@@ -89,3 +90,20 @@ def test_mains_without_numbers_take_the_time_of_those_that_read_their_metrics() 
             spans.append(sorted((span.lane, span.category, span.name, span.start_s, span.end_s) for span in cluster.trace.spans))
     assert spans[0] == spans[1]
     assert sum(name == "look" for _, _, name, _, _ in spans[0]) == 2 * 3  # each main, each epoch
+
+
+def validated(library: Any, strategy: Any = None) -> list[float]:
+    losses: list[float] = []
+    reading = library.callbacks.LambdaCallback(on_test_batch_end=lambda batch, logs: losses.append(logs["loss"]))
+    with strategy.scope() if strategy else nullcontext():
+        model = library.Sequential([library.Input((6,)), library.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(library.optimizers.SGD(0.0), "mse")
+    model.fit(X[:8], Y[:8], verbose=0, validation_data=(X, Y), validation_batch_size=9, callbacks=[reading])
+    return losses
+
+
+def test_logs_of_batches_of_a_validation_are_those_of_all_mains() -> None:
+    run = sd.Cluster({"worker": 2}, seed=0).launch(lambda: validated(keras, sd.MultiWorkerMirroredStrategy()))
+    run.join()
+    first, second = run.results["worker:0"], run.results["worker:1"]
+    assert first == second == pytest.approx(validated(plain), rel=1e-5)

@@ -121,7 +121,8 @@ class _SplitTest:
     def __init__(self, model: StrategyModel, one_pass: Pass) -> None:
         self.model = model
         self.one_pass = one_pass
-        self._totals = MetricTotals(model)
+        mains = one_pass.strategy if isinstance(one_pass, ReplicaPass) and one_pass.strategy.launched else None
+        self._totals = MetricTotals(model, mains)
 
     def add(self, taken: list[Parts]) -> None:
         for parts in taken:
@@ -131,8 +132,6 @@ class _SplitTest:
         return self._totals.logs()
 
     def finish(self) -> Logs:
-        if isinstance(self.one_pass, ReplicaPass) and self.one_pass.strategy.launched:
-            self._totals.combine(self.one_pass.strategy)
         return self._totals.logs()
 
 

@@ -25,10 +25,12 @@ class MetricTotals:
 
     Args:
         model: compiled; its own metrics stay as they are.
+        mains: the strategy of several mains, each of which adds what its replicas have counted; they read together. None: nobody else.
     """
 
-    def __init__(self, model: StrategyModel) -> None:
+    def __init__(self, model: StrategyModel, mains: Strategy | None = None) -> None:
         self.model = model
+        self._mains = mains
         self._totals: list[HostArray] = [np.zeros(variable.shape, variable.dtype) for variable in model.metrics_variables]
         self._waiting: deque[Parts] = deque()
 
@@ -41,12 +43,10 @@ class MetricTotals:
         while self._waiting:
             for counts in self._waiting.popleft()():
                 self._totals = [(total + np.asarray(count)).astype(total.dtype) for total, count in zip(self._totals, counts, strict=True)]
-        return [np.asarray(first) + total for first, total in zip(fresh_metrics(self.model), self._totals, strict=True)]
-
-    def combine(self, strategy: Strategy) -> None:
-        """Add up the totals of several mains; each has to call it."""
-        self.values()
-        self._totals = [np.asarray(strategy.reduce(ReduceOp.SUM, total, axis=None)) for total in self._totals]
+        totals = self._totals
+        if self._mains is not None:
+            totals = [np.asarray(self._mains.reduce(ReduceOp.SUM, total, axis=None)) for total in totals]
+        return [np.asarray(first) + total for first, total in zip(fresh_metrics(self.model), totals, strict=True)]
 
     def logs(self) -> Logs:
         """Loss and metrics so far."""
