@@ -22,6 +22,7 @@ from typing import Protocol
 
 import jax
 import jax.core
+import jax.numpy as jnp
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching
 
@@ -91,6 +92,8 @@ class Collective:
         row_read: of a sparse all-reduce of rows that replicas have read together, the number of that read in the step. Its table is the
             rows that they have read, and its ids are positions among them.
         given_sizes: global batch sizes that the step was given before it.
+        loss_weight: by how much this replica weighs its gradients behind their derivative. What flows back from the loss of another one
+            has the weight of that loss.
     """
 
     kind: str
@@ -104,6 +107,7 @@ class Collective:
     sum_rows: int | None = None
     row_read: int | None = None
     given_sizes: tuple[GivenSize, ...] = ()
+    loss_weight: float = 1.0
 
     @cached_property
     def size_bytes(self) -> int:
@@ -210,7 +214,14 @@ def _transpose(cotangents: Sequence[Tangent], *operands: object, collective: Col
     if collective.kind not in TRANSPOSED:
         raise NotImplementedError(f"A {collective.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
     kind, operands, outputs = TRANSPOSED[collective.kind], collective.outputs, collective.operands
-    return _collective.bind(*given, collective=replace(collective, kind=kind, operands=operands, outputs=outputs))
+    backwards, weight = replace(collective, kind=kind, operands=operands, outputs=outputs), collective.loss_weight
+    if weight == 1.0:
+        return _collective.bind(*given, collective=backwards)
+    if not weight:
+        # A replica without rows has no loss; what flows back to it is not used.
+        return _collective.bind(*[jnp.zeros_like(cotangent) for cotangent in given], collective=backwards)
+    sums = _collective.bind(*[cotangent * weight for cotangent in given], collective=backwards)
+    return [total / weight for total in sums]
 
 
 def _batched(operands: Sequence[jax.Array], dims: Sequence[int | None], *, collective: Collective) -> tuple[Results, list[int]]:

@@ -44,6 +44,7 @@ class TracedReplica:
         is_rank_dependent: whether it has something fixed, no array, that other replicas have not: its rank, or its own argument.
         is_uneven: whether other replicas have arguments of other shapes.
         row_weight: how many times the rows of an average replica this one has; of means over the replicas of what they assign.
+        loss_weight: by how much the step weighs the gradients of this replica behind their derivative; 1 as an average one.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         part_rows: rows of this replica's part of a batch, and of all parts, by the number of the iterator and of the batch.
@@ -59,7 +60,7 @@ class TracedReplica:
         self, rank: int, num_replicas: int, known_operands: Sequence[Sequence[tuple[Aval, ...]]], options: GradientOptions | None
     ) -> None:
         self._rank = rank
-        self.num_replicas, self.row_weight = num_replicas, 1.0
+        self.num_replicas, self.row_weight, self.loss_weight = num_replicas, 1.0, 1.0
         self.known_operands = known_operands
         self.options = options
         self.collectives: list[Collective] = []
@@ -147,7 +148,9 @@ class TracedReplica:
         theirs = self.known_operands[number] if number < len(self.known_operands) else [own] * self.num_replicas
         outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
         sizes = taken(self.given_sizes)
-        collective = Collective(kind, own, outputs, self.num_replicas, options, label, averaged, given_sizes=sizes)
+        collective = Collective(
+            kind, own, outputs, self.num_replicas, options, label, averaged, given_sizes=sizes, loss_weight=self.loss_weight
+        )
         self.collectives.append(collective)
         results = bind_collective(collective, self._in_step(arrays))
         if not gathers:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from simdist.program.arrays import Tree
 from simdist.program.traces import jaxpr_of
-from simdist.program.tracing import active_tracer
+from simdist.program.tracing import Tracer, active_tracer
 from simdist.strategies.context import get_replica_context
 from simdist.training.additive import adds_up
 from simdist.training.global_denominators import of_global_batch
@@ -172,6 +172,16 @@ def _opened(step: StatelessStep) -> Iterator[StatelessStep]:
         _steps.pop()
 
 
+@contextmanager
+def _weighed_behind(tracer: Tracer, weight: float) -> Iterator[None]:
+    """Gradients that are worked out inside are weighed afterwards: of what flows back from other replicas, each part as its own loss."""
+    before, tracer.loss_weight = tracer.loss_weight, round(weight * tracer.num_replicas, 12)  # equal parts are exactly 1
+    try:
+        yield
+    finally:
+        tracer.loss_weight = before
+
+
 def stateless_replica_step(model: StrategyModel, counts_alone: bool, missing: MissingRows) -> Callable[[Tree], Tree]:
     """The step of one replica of a model with a ``train_step``, or with another method that it calls, of the user's own.
 
@@ -201,7 +211,7 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool, missing: Mi
             known[shapes] = _counters(model, with_rows(data)) if counts_alone else frozenset[int]()
         counters = known[shapes]
         alone = tracer.num_replicas == 1 and not counts_alone
-        with _opened(StatelessStep(rows, weight, counters, alone)) as own, of_global_batch(weight):
+        with _opened(StatelessStep(rows, weight, counters, alone)) as own, of_global_batch(weight), _weighed_behind(tracer, weight):
             with noted_results() as results:
                 logs, state = model.train_step(own.state_of(model), data)
             model.simdist_state.metric_logs = results.among(logs, model.metrics_variables, state[3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import keras as plain
@@ -61,3 +62,25 @@ def test_layers_that_are_not_synchronised_keep_the_statistics_of_their_replica()
         half.fit(IDS[rows], Y[rows], batch_size=4, shuffle=False, verbose=0)
     means = np.mean([half.layers[1].moving_mean.value for half in halves], axis=0)
     np.testing.assert_allclose(model.layers[1].moving_mean.value, means, rtol=1e-5)
+
+
+def with_its_own_step(namespace: Any, rows: int, strategy: Any = None) -> list[Any]:
+    class Model(namespace.Sequential):
+        def train_step(self, state: Any, data: Any) -> Any:
+            return super().train_step(state, data)
+
+    with strategy.scope() if strategy else nullcontext():
+        layers = [plain.layers.Dense(2, "tanh"), plain.layers.BatchNormalization(synchronized=strategy is not None)]
+        model = Model([plain.Input((6,)), *layers, plain.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(plain.optimizers.SGD(0.1), "mse")
+    layers[0].set_weights([np.cos(np.arange(12.0)).reshape(6, 2), np.zeros(2)])
+    model.fit(IDS[:rows] / 5, Y[:rows], batch_size=7, epochs=3, shuffle=False, verbose=0)
+    return [weight.value for weight in model.weights]
+
+
+@pytest.mark.parametrize("rows", [7])
+def test_what_flows_back_through_statistics_has_the_weight_of_the_loss_that_it_comes_from(rows: int) -> None:
+    """Replicas have 4 and 3 of 7 rows."""
+    found, wanted = with_its_own_step(keras, rows, sd.MirroredStrategy(2)), with_its_own_step(plain, rows)
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
