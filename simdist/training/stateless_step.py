@@ -60,6 +60,7 @@ class StatelessStep:
         self.updates_alone = updates_alone
         self._present: dict[int, jax.Array] = {}  # the value that stands for a variable that nobody has changed, by the variable's id
         self._counted: dict[int, jax.Array] = {}  # from which a metric counts
+        self._metrics: frozenset[int] = frozenset()  # which count rows, and so nothing where there are none
 
     def state_of(self, model: StrategyModel) -> State:
         """What ``train_step`` gets."""
@@ -70,6 +71,7 @@ class StatelessStep:
     def keep(self, model: StrategyModel, state: State) -> None:
         """Assign what ``train_step`` returns otherwise than it got it."""
         trainable, others, optimizer, metrics = state
+        self._metrics = frozenset(id(variable) for variable in model.metrics_variables)
         self.keep_values(model.trainable_variables, trainable)
         self.keep_values(model.non_trainable_variables, others)
         self.keep_values([] if model.optimizer is None else model.optimizer.variables, optimizer)
@@ -119,8 +121,10 @@ class StatelessStep:
         own, tracer = as_variable(variable), active_tracer()
         assert tracer is not None
         if own.synchronization is VariableSynchronization.ON_READ and not own.is_served:
-            if self.rows:
+            if self.rows or id(variable) not in self._metrics:
+                tracer.only_finite = not self.rows  # what comes from the rows of others counts here, too
                 variable.assign(value)
+                tracer.only_finite = False
             return
         if own.aggregation is VariableAggregation.MEAN and self.weight * tracer.num_replicas != 1.0:
             # A replica without rows takes part, too; a value of nothing is no number.

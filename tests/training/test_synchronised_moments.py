@@ -78,9 +78,9 @@ def with_its_own_step(namespace: Any, rows: int, strategy: Any = None) -> list[A
     return [weight.value for weight in model.weights]
 
 
-@pytest.mark.parametrize("rows", [7])
+@pytest.mark.parametrize("rows", [7, 8])
 def test_what_flows_back_through_statistics_has_the_weight_of_the_loss_that_it_comes_from(rows: int) -> None:
-    """Replicas have 4 and 3 of 7 rows."""
+    """Replicas have 4 and 3 of 7 rows; then there is one row more, for two replicas."""
     found, wanted = with_its_own_step(keras, rows, sd.MirroredStrategy(2)), with_its_own_step(plain, rows)
     for own, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
