@@ -60,8 +60,8 @@ class LocalSteps(EveryReplica):
 
     Raises:
         TypeError: `every` is no whole number.
-        InvalidArgumentError: `every` is below 1, or an outer optimizer is given though the variables are averaged in each step, or it scales a loss; when it
-            is attached, options that concern gradients, or another strategy has this policy.
+        InvalidArgumentError: `every` is below 1, or an outer optimizer is given though the variables are averaged in each step, or it
+            scales a loss; when it is attached, options that concern gradients, or another strategy has this policy.
     """
 
     def __init__(self, every: int, outer_optimizer: OuterOptimizer = None) -> None:
