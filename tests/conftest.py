@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -42,6 +43,9 @@ quicken()
 
 # Folders of tests that compare bits, of a few replicas, as those of many are computed.
 IN_A_LOOP = ("ledger", "program", "properties")
+# So many files of tests between two times that what they have left is taken out of collection: each collection in a test searches the rest.
+FILES_BETWEEN = 5
+files = count(1)
 
 # `ci` (the default) tries the same examples on every run; `explore` searches for new ones:
 #     HYPOTHESIS_PROFILE=explore pytest tests/properties
@@ -58,6 +62,14 @@ def no_seed_of_keras() -> Iterator[None]:
     state = sys.modules.get("keras.src.backend.common.global_state")
     if state is not None:
         state.set_global_attribute("global_random_seed", None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept_from_collections() -> None:
+    """Collect once what the files before have left, and let later collections not search what is still there: caches of JAX and Keras."""
+    if next(files) % FILES_BETWEEN == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
