@@ -176,6 +176,18 @@ def test_closures_that_wait_are_counted_once_where_none_is_known_by_number(page:
     assert page.locator(".sdw-queue").inner_text().split() == ["1", "closure", "runs", "#3", "worker:0", "9", "closures", "wait"]
 
 
+def test_there_is_no_next_closure_where_steps_belong_to_none(page: Page) -> None:
+    button = page.get_by_role("button", name="closure", exact=True)
+    run(page, "source.over = { steps: 0, closures: 0, queue: null }; source.advance(0)")
+    assert button.is_enabled(), "it may have some later"
+    run(page, "source.over = { steps: 30, closures: 0, queue: null }; source.advance(0)")
+    assert (button.is_enabled(), button.get_attribute("title")) == (False, "The steps of this program belong to no closure")
+    asked(page)
+    page.locator(".sdw-figure").click()
+    page.keyboard.press("c")
+    assert asked(page) == []
+
+
 def test_a_pending_fault_says_when_it_begins(page: Page) -> None:
     run(
         page,

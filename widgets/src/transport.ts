@@ -22,6 +22,8 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["?", "these keys"],
 ];
 
+const CLOSURE_TITLE = "To the end of the next closure ( c )";
+
 class Transport {
   readonly root = element("div", { class: "sdw sdw-transport", role: "group", "aria-label": "Run" });
   private readonly asking: Asking;
@@ -44,7 +46,7 @@ class Transport {
       play: button("", "Play (space)", () => this.playOrPause()),
       event: button("event", "To the next event ( . )", () => this.step("events")),
       step: button("step", "To the end of the next step ( s )", () => this.step("steps")),
-      closure: button("closure", "To the end of the next closure ( c )", () => this.step("closures")),
+      closure: button("closure", CLOSURE_TITLE, () => this.step("closures")),
       rewind: button("Rewind", "Back to the beginning ( r )", () => this.rewind(), "rewind"),
       end: button("To the end", "Runs on until nothing is left to do", () => void this.ask("advance", {}, this.buttons.end)),
       fork: button("Fork", "A second run that is the same up to here ( f )", () => this.fork(), "fork"),
@@ -80,6 +82,9 @@ class Transport {
     buttons.play.setAttribute("aria-label", label);
     this.pace.textContent = paceInWords(state.pace);
     for (const name of ["play", "event", "step", "closure", "end"] as const) buttons[name].disabled = !source.canControl || over;
+    const hasNone = state.steps > 0 && state.closures === 0 && state.queue === null; // its steps belong to no closure
+    buttons.closure.disabled ||= hasNone;
+    buttons.closure.title = hasNone ? "The steps of this program belong to no closure" : CLOSURE_TITLE;
     this.moment.disabled = !source.canControl || state.state === "closed";
     buttons.rewind.disabled = !source.canControl || state.now_s === 0 || state.state === "closed";
     buttons.fork.disabled = !source.canControl || state.state === "closed";
@@ -121,6 +126,7 @@ class Transport {
 
   private step(unit: "events" | "steps" | "closures"): void {
     const control = { events: this.buttons.event, steps: this.buttons.step, closures: this.buttons.closure }[unit];
+    if (control.disabled) return; // a key was pressed
     void this.ask("step", { [unit]: 1 }, control);
   }
 
