@@ -34,17 +34,17 @@ class TracedIterator:
         return self
 
     def __next__(self) -> Tree:
-        if self._in_loop and self.tracer.taken.get(self.number, 0) == LONGEST_LOOP:
-            raise InvalidArgumentError(
-                f"A loop over an iterator has taken {LONGEST_LOOP:,} batches in one step, which would all be written out in one program. "
-                "Let the step take one batch, and loop outside of it; or let it take some: for _ in range(n): next(iterator)."
-            )
         if self.distributed and self.tracer.in_replica:
             raise InvalidArgumentError(
                 "next(iterator) of a distributed dataset was called inside strategy.run. Take the element outside, and pass it on: "
                 "strategy.run(fn, args=(next(iterator),))."
             )
         batch = self.tracer.next_batch(self.number)
+        if self._in_loop and self.tracer.taken[self.number] > LONGEST_LOOP:
+            raise InvalidArgumentError(
+                f"A loop over an iterator takes more than {LONGEST_LOOP:,} batches in one step, which would all be written out in one "
+                "program. Let the step take one batch, and loop outside of it; or let it take some: for _ in range(n): next(iterator)."
+            )
         rows = self._rows()
         return spread(batch, rows) if self.distributed else batch
 

@@ -11,6 +11,7 @@ import pytest
 import simdist as sd
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError, OutOfRangeError
+from simdist.program import traced_arguments
 from simdist.program.bound_call import bound
 from simdist.program.taken_batches import TakenBatches, fits, fits_at_once
 
@@ -94,6 +95,16 @@ def test_a_loop_over_a_dataset_without_end_is_refused_and_one_with_a_number_is_n
         sd.function(lambda iterator: sum(batch.sum() for batch in iterator))(endless)
     step = sd.function(lambda iterator: sum(batch.sum() for batch in islice(iterator, 2)))
     assert [int(step(endless)) for _ in range(3)] == [6, 6, 6]
+
+
+def test_a_loop_may_take_as_many_batches_as_its_refusal_says_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traced_arguments, "LONGEST_LOOP", 3)
+    step = sd.function(lambda iterator: sum(batch.sum() for batch in iterator))
+    assert int(step(iter(Dataset.range(3).batch(1)))) == 3
+    longer = iter(Dataset.range(4).batch(1))
+    with pytest.raises(InvalidArgumentError, match="more than 3 batches in one step"):
+        step(longer)
+    assert [int(element[0]) for element in longer] == [0, 1, 2, 3]  # a step that is refused has taken nothing
 
 
 def test_a_batch_that_a_step_takes_before_its_loop_has_to_be_there() -> None:
