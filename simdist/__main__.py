@@ -81,6 +81,9 @@ def _add_run(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.program.is_dir():
+        print(f"{options.program} is a folder. Give the path of a Python file, such as {options.program / 'train.py'}.", file=sys.stderr)
+        return 2
     if not options.program.is_file():
         print(f"There is no program {options.program}. Give the path of a Python file, such as examples/digits_ps.py.", file=sys.stderr)
         return 2

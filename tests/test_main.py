@@ -19,6 +19,11 @@ def test_run_without_a_file_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert "There is no program" in capsys.readouterr().err
 
 
+def test_run_of_a_folder_says_that_it_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"{tmp_path} is a folder. Give the path of a Python file, such as {tmp_path}/train.py.\n"
+
+
 def test_run_of_a_file_without_main_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty.py").write_text("x = 1\n")
     assert main(["run", str(tmp_path / "empty.py")]) == 2

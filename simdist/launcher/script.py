@@ -96,8 +96,12 @@ def _is_of_argparse(error: SystemExit) -> bool:
 def _compiled(path: Path) -> CodeType:
     try:
         source = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        raise NotFoundError(f"There is no program {path}. Give the path of a Python file, such as examples/all_roles.py.") from None
+    except IsADirectoryError:
+        raise NotFoundError(f"{path} is a folder. Give the path of a Python file, such as {path / 'train.py'}.") from None
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"There is no program {path}. Give the path of a Python file, such as examples/multi_worker/train.py."
+        ) from None
     except OSError as error:
         raise NotFoundError(f"{path} cannot be read: {error.strerror}. Give the path of a Python file.") from error
     try:

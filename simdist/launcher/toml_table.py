@@ -158,7 +158,11 @@ def read_toml(path: Path) -> TomlTable:
     """
     try:
         return TomlTable(str(path), "", tomllib.loads(path.read_bytes().decode()))
-    except (FileNotFoundError, IsADirectoryError):
+    except IsADirectoryError:
+        raise NotFoundError(
+            f"{path} is a folder. Give the path of a TOML file that describes a cluster, such as {path / 'cluster.toml'}."
+        ) from None
+    except FileNotFoundError:
         raise NotFoundError(f"There is no file {path} that describes a cluster. Give the path of a TOML file.") from None
     except OSError as error:
         raise NotFoundError(f"{path} cannot be read: {error.strerror}. Give the path of a TOML file that describes a cluster.") from error

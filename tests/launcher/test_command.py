@@ -44,6 +44,8 @@ def test_file_that_cannot_be_used_is_refused_before_anything_runs(paths: tuple[s
     assert out == "" and err.startswith(f"{cluster}: the key 'wrker' in [jobs] is not known. Did you mean 'worker'?")
     assert main(["run", script, "--cluster", cluster + "x"]) == 2
     assert "There is no file" in capsys.readouterr().err
+    assert main(["run", script, "--cluster", str(Path(cluster).parent)]) == 2
+    assert "is a folder. Give the path of a TOML file" in capsys.readouterr().err
     assert main(["run", script + "x", "--cluster", cluster]) == 2
     assert "There is no program" in capsys.readouterr().err
 
