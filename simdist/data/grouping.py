@@ -58,7 +58,7 @@ class BatchRows(Transform):
     def open(self, one_pass: Pass) -> Pull:
         table = self.source.table()
         if table is not None:
-            return streams.row_batches(self.source.open(one_pass), table, self.batch_size, self.drop_remainder)
+            return streams.row_batches(self.source.open(one_pass), table, self.batch_size, self.drop_remainder, lambda: one_pass.stays)
         pull = self.source.open(one_pass)
         held: list[Batch] = []
 

@@ -177,8 +177,16 @@ def filled(source: Pull, size: int) -> Array:
     return np.concatenate(parts[1:] or parts)
 
 
-def row_batches(source: Pull, table: Table, size: int, drop_remainder: bool) -> Pull:
-    """Batches of `size` rows; the rows are read ahead, many at a time."""
+def row_batches(source: Pull, table: Table, size: int, drop_remainder: bool, stays: Callable[[], bool]) -> Pull:
+    """Batches of `size` rows; the rows are read ahead, many at a time.
+
+    Args:
+        source: of the rows.
+        table: where they are.
+        size: rows of a batch.
+        drop_remainder: whether a last batch that is not full is left out.
+        stays: whether what has just raised is tried again. If not, the rows before it that fill no batch go with it, as in tf.data.
+    """
     buffer, at, ended = NOTHING, 0, False
     ahead = 4 * size  # doubled up to READ_AHEAD: a first batch should not wait for a hundred others
 
@@ -192,7 +200,11 @@ def row_batches(source: Pull, table: Table, size: int, drop_remainder: bool) -> 
                 ended = not len(more)
                 parts.append(more)
                 found += len(more)
-        finally:  # rows before one that raises stay
+        except Exception:
+            if not stays():
+                parts = [NOTHING, NOTHING]
+            raise
+        finally:  # an interrupt loses no rows
             if len(parts) > 1:
                 buffer, at = np.concatenate(parts), 0
         count = min(limit, (len(buffer) - at) // size)

@@ -57,6 +57,20 @@ def test_elements_that_raise_are_left_out(pure: bool) -> None:
     assert plain(dataset.batch(2)) == [[8, 4], [2]]
 
 
+def test_a_batch_with_an_element_that_raises_is_left_out_where_rows_are_known_and_else_begins_anew_behind_it() -> None:
+    dataset = Dataset.from_tensor_slices([1, 2, 4, 0, 8, 3]).map(lambda x: 8 // int(x))
+    for rows in (dataset, dataset.take(9), dataset.cache()):
+        assert plain(rows.batch(2).ignore_errors()) == [[8, 4], [1, 2]]
+    for stream in (
+        dataset.filter(lambda x: x > 0),
+        dataset.take_while(lambda x: x < 9),
+        dataset.enumerate().map(lambda _, x: x),
+        dataset.map(abs, pure=False),
+    ):
+        assert plain(stream.batch(2).ignore_errors()) == [[8, 4], [1, 2]]  # 2 has gone with the one that raises
+        assert plain(stream.batch(3).ignore_errors()) == [[8, 4, 2], [1, 2]]
+
+
 def test_a_warning_names_the_error() -> None:
     dataset = Dataset.range(2).map(lambda x: 1 // int(x), pure=False).ignore_errors(log_warning=True)
     with pytest.warns(UserWarning, match="raised ZeroDivisionError: "):
