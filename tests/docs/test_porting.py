@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import inspect
 import os
 import re
 import tempfile
@@ -17,6 +19,7 @@ import pytest
 import page_rows as rows
 import simdist as sd
 from page_rows import Block, Group
+from simdist import keras
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "porting.md"
@@ -78,17 +81,33 @@ def test_the_contents_name_every_group() -> None:
     assert [anchor for _, anchor in links] == [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title, _ in links]
 
 
-def test_names_in_sentences_exist() -> None:
+def sentences() -> list[str]:
+    """The lines of the page that are neither code nor rows of refusals."""
     refusals = {line for group in GROUPS for line, _ in group.rows}
     code = {line for group in GROUPS for b in group.blocks for line in range(b.line, b.line + b.code.count("\n"))}
-    prose = [text for line, text in enumerate(TEXT.splitlines(), 1) if line not in refusals | code]
+    return [text for line, text in enumerate(TEXT.splitlines(), 1) if line not in refusals | code]
+
+
+def test_names_in_sentences_exist() -> None:
     instead = [cells[3] for group in GROUPS for _, cells in group.rows]
-    found = {match[1] for text in prose + instead for match in PROSE_NAME.finditer(text)}
+    found = {match[1] for text in sentences() + instead for match in PROSE_NAME.finditer(text)}
     assert len(found) > 5
     for name in found:
         resolved: Any = sd
         for part in name.split(".")[1:]:
             resolved = getattr(resolved, part)
+
+
+def test_each_argument_that_the_prose_names_is_one() -> None:
+    public = [getattr(sd, name) for name in sd.__all__] + [sd.estimator.RunConfig, keras.Model, keras.layers.BatchNormalization]
+    functions = [getattr(thing, name) for thing in public for name in (dir(thing) if isinstance(thing, type) else ())]
+    known = {"reduction", "steps_per_execution", "TF_USE_LEGACY_KERAS"}  # of Keras, and of the environment
+    for function in (*public, *functions):
+        with contextlib.suppress(TypeError, ValueError):  # it has no signature
+            known.update(inspect.signature(function).parameters)
+    named = {name for text in sentences() for code in re.findall(r"`([^`]+)`", text) for name in re.findall(r"\b(\w+)=(?!=)", code)}
+    assert len(named) > 20
+    assert named - known == set()
 
 
 def test_every_public_name_that_tensorflow_has_is_on_the_page() -> None:
