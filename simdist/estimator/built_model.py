@@ -30,7 +30,7 @@ from simdist.training.global_denominators import of_global_batch
 from simdist.training.missing_rows import MissingRows
 from simdist.training.step import only_finite, weighed_state
 from simdist.variables.aggregation import VariableAggregation
-from simdist.variables.gradients import value_and_grad
+from simdist.variables.gradients import differentiated
 from simdist.variables.keras_objects import core_of, is_keras_optimizer
 from simdist.variables.optimizer import Optimizer
 from simdist.variables.variable import Variable
@@ -151,7 +151,7 @@ class BuiltModel:
             return (optimizer.wrapped.scale_loss(loss) if is_keras_optimizer(optimizer.wrapped) else loss), loss
 
         with only_finite(not rows), weighed_state(weight):
-            (_, loss), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
+            (_, loss), gradients = differentiated(compute_loss, variables, has_aux=True, is_weighed=True)()
         if not rows:
             # What flows back from a mean over nothing is no number.
             gradients, loss = [jnp.zeros_like(gradient) for gradient in gradients], jnp.zeros_like(loss)

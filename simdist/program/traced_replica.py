@@ -46,6 +46,7 @@ class TracedReplica:
         row_weight: how many times the rows of an average replica this one has; of means over the replicas of what they assign.
         loss_weight: by how much the step weighs the gradients of this replica behind their derivative; 1 as an average one.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
+        in_loss: whether a loss is computed that adds up with those of other replicas, not weighed by its rows; None outside of losses.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         part_rows: rows of this replica's part of a batch, and of all parts, by the number of the iterator and of the batch.
         global_sizes: what the replica takes for the number of examples of all replicas, in order.
@@ -65,6 +66,7 @@ class TracedReplica:
         self.options = options
         self.collectives: list[Collective] = []
         self.asked_rank = self.is_rank_dependent = self.is_uneven = self.in_replica = False
+        self.in_loss: bool | None = None
         self.global_rows = BatchRows()
         self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}
         self.global_sizes, self.given_sizes = list[GlobalSize](), list[GivenSize]()

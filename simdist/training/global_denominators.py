@@ -5,6 +5,9 @@ what sample weights add up to, is not known before the step. There, each replica
 part of the sum, so that the weighed losses of all replicas add up to that of one device with the global batch. (Sums add up by
 themselves: `simdist.training.loss_sums`.)
 
+In a loop of the user's own, the mean that a loss of Keras gives to `sd.value_and_grad` is that of one replica, whose gradients are added
+to those of the others: it is divided by the number of replicas, as Keras does on TensorFlow.
+
 Invariant: a loss without a mask, and without the reduction "mean_with_sample_weight", needs no all-reduce.
 """
 
@@ -79,7 +82,12 @@ def _reduce_values(values: Tensor, sample_weight: Tensor = None, reduction: str 
         # Keras gives an empty array here, which does not add up with the losses of other outputs.
         return ops.sum(values)
     _, reduce_values = _of_one_device[0]
-    return reduce_values(values, sample_weight, reduction)
+    value = reduce_values(values, sample_weight, reduction)
+    tracer = active_tracer()
+    if is_shared or tracer is None or not (tracer.in_loss and tracer.in_replica and tracer.num_replicas > 1):
+        return value
+    is_mean = reduction in (*MEANS, "mean_with_sample_weight") and len(values.shape) > 0  # one number is left as it is
+    return value / tracer.num_replicas if is_mean else value
 
 
 def install() -> None:

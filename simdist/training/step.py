@@ -24,7 +24,7 @@ from simdist.training.lost_assignments import LostAssignments
 from simdist.training.missing_rows import MissingRows, with_rows
 from simdist.training.state_without_rows import state_without_rows
 from simdist.training.stateless_step import stateless_replica_step
-from simdist.variables.gradients import value_and_grad
+from simdist.variables.gradients import differentiated
 from simdist.variables.keras_objects import KerasVariable, core_of, trained_variables
 from simdist.variables.optimizer import Optimizer, as_variable
 from simdist.variables.overwriting import gradient_without_rows
@@ -172,7 +172,7 @@ def _compiled_replica_step(model: StrategyModel, missing: MissingRows) -> Callab
             return model.optimizer.scale_loss(loss if weight == 1.0 else loss * weight), (loss, y_pred)
 
         with only_finite(not rows), weighed_state(weight):
-            (_, (loss, y_pred)), gradients = value_and_grad(compute_loss, variables, has_aux=True)()
+            (_, (loss, y_pred)), gradients = differentiated(compute_loss, variables, has_aux=True, is_weighed=True)()
         if not rows:
             # What flows back from statistics of nothing is 0 times no number.
             gradients = _gradients_without_rows(variables)

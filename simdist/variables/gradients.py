@@ -18,7 +18,7 @@ from simdist.variables.handles import AnyVariable, Assignable
 from simdist.variables.optimizer import as_variable
 from simdist.variables.variable import Variable
 
-__all__ = ["value_and_grad"]
+__all__ = ["differentiated", "value_and_grad"]
 
 P = ParamSpec("P")
 Value = TypeVar("Value")
@@ -59,6 +59,18 @@ def value_and_grad(
         >>> float(value), gradient.tolist()
         (5.0, [2.0, 4.0])
     """
+    return differentiated(fn, variables, has_aux)
+
+
+def differentiated(
+    fn: Callable[P, Value], variables: Sequence[AnyVariable], has_aux: bool = False, is_weighed: bool = False
+) -> Callable[P, tuple[Value, list[jax.Array]]]:
+    """As `value_and_grad`.
+
+    Args:
+        fn, variables, has_aux: as there.
+        is_weighed: whether `fn` itself weighs its loss by the rows of the replica; otherwise means of Keras' losses are divided in it.
+    """
     if not callable(fn):
         raise TypeError(f"value_and_grad takes a function that returns a scalar; got {type(fn).__name__}.")
     has_aux = flag(has_aux, "has_aux")
@@ -86,7 +98,12 @@ def value_and_grad(
         def pure(values: list[jax.Array]) -> tuple[Tree, tuple[Tree, list[jax.Array]]]:
             held_back.clear()
             with tracer.overlay({handle.ref(): value for handle, value in zip(handles, values, strict=True)}) as overlay:
-                result: Tree = fn(*args, **kwargs)
+                before = tracer.in_loss
+                tracer.in_loss = not is_weighed if before is None else before
+                try:
+                    result: Tree = fn(*args, **kwargs)
+                finally:
+                    tracer.in_loss = before
             value, aux = result if has_aux else (result, None)
             _require_scalar(value)
             held_back.extend((rule, targets, len(operands)) for rule, targets, operands in overlay.writes)

@@ -153,6 +153,43 @@ def test_b134_keras_losses_in_a_replica(two: Any, run: Run, reduction: str, expe
     assert each(two, value) == [expected, expected]
 
 
+def test_b134_means_of_keras_losses_add_up_in_a_loop_of_the_users_own(strategy: Any) -> None:
+    with strategy.scope():
+        w = sd.Variable(0.0)
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.1))
+    means = [keras.losses.MeanSquaredError(reduction=name) for name in ("sum_over_batch_size", "mean", "mean_with_sample_weight")]
+
+    def replica(y: Any) -> Any:
+        losses, gradients = sd.value_and_grad(lambda: sum(mean(y, w * jnp.ones_like(y), jnp.ones(len(y))) for mean in means) / 3, [w])()
+        optimizer.apply_gradients(zip(gradients, [w], strict=True))
+        return losses, means[0](y, jnp.zeros_like(y))
+
+    y = np.arange(48.0, dtype=np.float32)[:, None]
+    iterator = iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices(y).batch(48)))
+    step = sd.function(lambda iterator: strategy.run(replica, args=(next(iterator),)))
+    loss, own = step(iterator)
+    mean = float((y**2).mean())
+    assert float(strategy.reduce("sum", loss, axis=None)) == pytest.approx(mean, rel=1e-5)
+    assert float(strategy.reduce("mean", own, axis=None)) == pytest.approx(mean, rel=1e-5)  # outside of the loss it is as it is
+    assert w.numpy() == pytest.approx(0.2 * y.mean(), rel=1e-5)
+
+
+class Penalized(keras.layers.Layer):
+    """Gives the mean of a loss of Keras to `add_loss`."""
+
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(keras.losses.MeanSquaredError()(inputs, keras.ops.zeros_like(inputs)))
+        return inputs
+
+
+def test_b134_a_loss_of_keras_that_a_layer_adds_is_weighed_by_fit_alone(two: Any) -> None:
+    with two.scope():
+        model = keras.Sequential([keras.Input((1,)), Penalized(), keras.layers.Dense(1, kernel_initializer="zeros")])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    ones = np.ones((4, 1), np.float32)
+    assert model.fit(ones, ones, batch_size=4, verbose=0).history["loss"] == [pytest.approx(2.0, rel=1e-5)]
+
+
 # -- metrics ------------------------------------------------------------------------------------------------------------
 
 
