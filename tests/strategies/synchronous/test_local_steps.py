@@ -249,3 +249,25 @@ def test_at_the_end_of_a_fit_all_mains_have_the_same_moving_averages(build: Any,
     for found in run.results.values():
         for own, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(own, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "none"])
+def test_a_replica_steps_by_the_gradient_of_its_own_mean_whoever_takes_it(reduction: str) -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=2)
+    with strategy.scope():
+        w, optimizer = sd.Variable(0.0), sd.Optimizer(keras.optimizers.SGD(0.1))
+    squares = keras.losses.MeanSquaredError(reduction=reduction)
+
+    def replica(y: Any) -> None:
+        def loss() -> Any:
+            found = squares(y, w * jnp.ones_like(y))
+            return sd.compute_average_loss(found) if reduction == "none" else found
+
+        _, gradients = sd.value_and_grad(loss, [w])()
+        optimizer.apply_gradients(zip(gradients, [w], strict=True))
+
+    y = np.arange(8, dtype=np.float32)[:, None]
+    rows = iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices(y).batch(8)))
+    sd.function(lambda rows: strategy.run(replica, args=(next(rows),)))(rows)
+    alone = [0.2 * part.mean() for part in np.split(y, 2)]
+    assert w.numpy() == pytest.approx(np.mean(alone), rel=1e-6)
