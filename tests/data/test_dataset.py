@@ -314,7 +314,7 @@ def test_shuffle_without_seed_draws_one_from_the_stream_of_its_task():
     fixed = plain(Dataset.range(30).shuffle(30))
     assert fixed == plain(Dataset.range(30).shuffle(30)) == plain(Dataset.range(30).shuffle(30, seed=0))
     drawn, outer = iter([5, 6]), active_context()
-    task = TaskContext(seeds=lambda: next(drawn))
+    task = TaskContext(seeds=lambda drawing: next(drawn))
     task.replace(outer)
     try:
         shuffled = [plain(Dataset.range(30).shuffle(30)) for _ in range(2)]
