@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import jax
@@ -217,11 +217,20 @@ def _transpose(cotangents: Sequence[Tangent], *operands: object, collective: Col
     backwards, weight = replace(collective, kind=kind, operands=operands, outputs=outputs), collective.loss_weight
     if weight == 1.0:
         return _collective.bind(*given, collective=backwards)
-    if not weight:
-        # A replica without rows has no loss; what flows back to it is not used.
-        return _collective.bind(*[jnp.zeros_like(cotangent) for cotangent in given], collective=backwards)
-    sums = _collective.bind(*[cotangent * weight for cotangent in given], collective=backwards)
-    return [total / weight for total in sums]
+    sums = _collective.bind(*[_weighed(cotangent, weight) for cotangent in given], collective=backwards)
+    return [_weighed(total, 1.0 / weight) for total in sums] if weight else sums
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _weighed(cotangent: jax.Array, weight: float) -> jax.Array:
+    # A replica without rows has no loss; what flows back to it is not used.
+    return cotangent * weight if weight else jnp.zeros_like(cotangent)
+
+
+@_weighed.defjvp
+def _of_inner_derivative(weight: float, primals: Sequence[jax.Array], tangents: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """A derivative that is differentiated itself, as in a gradient penalty, is not weighed behind: only the outermost one is."""
+    return primals[0], tangents[0]
 
 
 def _batched(operands: Sequence[jax.Array], dims: Sequence[int | None], *, collective: Collective) -> tuple[Results, list[int]]:

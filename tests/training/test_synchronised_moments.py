@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import keras as plain
 import numpy as np
 import pytest
@@ -84,3 +86,36 @@ def test_what_flows_back_through_statistics_has_the_weight_of_the_loss_that_it_c
     found, wanted = with_its_own_step(keras, rows, sd.MirroredStrategy(2)), with_its_own_step(plain, rows)
     for own, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
+
+
+def with_a_penalty(namespace: Any, of_all: Callable[[Any], Any], strategy: Any = None) -> Any:
+    """Gradients with respect to the inputs are the loss."""
+
+    class Model(namespace.Sequential):
+        def train_step(self, state: Any, data: Any) -> Any:
+            (trained, others, optimizer, metrics), x = state, data[0]
+
+            def loss_of(trained: Any) -> Any:
+                flat = jax.grad(lambda x: jnp.sum((x @ trained[0]) ** 2) * of_all(jnp.sum(x @ trained[0])))
+                return jnp.sum(flat(x) ** 2) / max(1, len(x))
+
+            trained, optimizer = self.optimizer.stateless_apply(optimizer, jax.grad(loss_of)(trained), trained)
+            return {}, (trained, others, optimizer, metrics)
+
+    with strategy.scope() if strategy else nullcontext():
+        model = Model([plain.Input((6,)), plain.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+        model.compile(plain.optimizers.SGD(1e-5), "mse")
+    model.fit(IDS[:8] / 5, Y[:8], batch_size=7, shuffle=False, verbose=0)
+    return model.weights[0].value
+
+
+def test_a_derivative_inside_of_the_loss_is_of_the_sum_over_all_replicas() -> None:
+    """Only the outermost derivative is weighed by rows. There are 4 and 3 of them, then 1 and none."""
+
+    def of_all(part: Any) -> Any:
+        context = sd.get_replica_context()
+        assert context is not None
+        return context.all_reduce("sum", part)
+
+    found = with_a_penalty(keras, of_all, sd.MirroredStrategy(2))
+    np.testing.assert_allclose(found, with_a_penalty(plain, lambda part: part), rtol=1e-4)
