@@ -16,7 +16,7 @@ What is sent together is one operation: `operands` of one replica, and `outputs`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -94,6 +94,7 @@ class Collective:
         given_sizes: global batch sizes that the step was given before it.
         loss_weight: by how much this replica weighs its gradients behind their derivative. What flows back from the loss of another one
             has the weight of that loss.
+        number: of the collective in its step, or of the one whose derivative this is; two that are alike otherwise are equal.
     """
 
     kind: str
@@ -108,6 +109,7 @@ class Collective:
     row_read: int | None = None
     given_sizes: tuple[GivenSize, ...] = ()
     loss_weight: float = 1.0
+    number: int | None = field(default=None, compare=False)
 
     @cached_property
     def size_bytes(self) -> int:

@@ -13,6 +13,7 @@ Source of the term: Darema et al., A Single-Program-Multiple-Data computational 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from weakref import ref
@@ -23,7 +24,7 @@ from simdist.program.bound_call import BoundCall
 from simdist.program.collective import Collective, GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.global_sizes import sizes_to_guess
-from simdist.program.operations import Program
+from simdist.program.operations import Program, TracedCollective
 from simdist.program.taken_batches import fits, fits_at_once
 from simdist.program.values import Aval
 
@@ -188,6 +189,26 @@ class ReplicaPrograms:
                         f"In {self.fn.name}, replica {self.first_rank} comes to {mine} and replica {rank} to {theirs}. What is combined "
                         "must have the same shapes and dtypes on every replica; strategy.gather joins parts of different lengths."
                     )
+            self._require_common_derivatives(rank, program, first)
+
+    def _require_common_derivatives(self, rank: int, program: Program, first: Program) -> None:
+        """Refuse that something flows back through a collective at one replica and not at another: others would take its place.
+
+        Raises:
+            InvalidArgumentError: the loss of one of them does not depend on it.
+        """
+        theirs, mine = (
+            Counter([op.collective.number for op in of.operations if isinstance(op, TracedCollective)]) for of in (first, program)
+        )
+        differing = [number for number in theirs | mine if number is not None and theirs[number] != mine[number]]
+        if differing:
+            number = min(differing)
+            user, other = (self.first_rank, rank) if theirs[number] > mine[number] else (rank, self.first_rank)
+            raise InvalidArgumentError(
+                f"In {self.fn.name}, the loss of replica {user} depends on {first.collectives[number]} (number {number} of the step), and "
+                f"that of replica {other} does not. What flows back through it comes from the losses of all replicas: let each depend on "
+                "it, if only by adding 0.0 times what it gives."
+            )
 
 
 def warn_of_different_lookups(name: str) -> None:

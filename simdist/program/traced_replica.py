@@ -151,7 +151,7 @@ class TracedReplica:
         outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
         sizes = taken(self.given_sizes)
         collective = Collective(
-            kind, own, outputs, self.num_replicas, options, label, averaged, given_sizes=sizes, loss_weight=self.loss_weight
+            kind, own, outputs, self.num_replicas, options, label, averaged, given_sizes=sizes, loss_weight=self.loss_weight, number=number
         )
         self.collectives.append(collective)
         results = bind_collective(collective, self._in_step(arrays))
@@ -169,7 +169,10 @@ class TracedReplica:
         """
         aval = aval_of(gradient)
         sizes = taken(self.given_sizes)
-        collective = Collective(SPARSE_SUM, (aval,), (aval,), self.num_replicas, label="gradients", table=table, given_sizes=sizes)
+        number = len(self.collectives)
+        collective = Collective(
+            SPARSE_SUM, (aval,), (aval,), self.num_replicas, label="gradients", table=table, given_sizes=sizes, number=number
+        )
         self.collectives.append(collective)
         return bind_collective(collective, self._in_step([gradient]))[0]
 

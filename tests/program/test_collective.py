@@ -83,3 +83,29 @@ def test_collectives_inside_vmap_are_those_of_each_element() -> None:
         assert np.asarray(total) == pytest.approx(X.sum(axis=0))
     alone = jax.vmap(jax.grad(of_all(lambda column: (column**3).sum())), in_axes=1, out_axes=1)(jnp.asarray(X))
     assert np.stack([gradients for _, _, gradients in results]) == pytest.approx(np.asarray(alone), rel=1e-5)
+
+
+@pytest.mark.parametrize("others", [1.0, 0.0])
+def test_a_loss_that_depends_on_other_collectives_than_those_of_the_others_is_refused(others: float) -> None:
+    """What flows back through the first of one replica would be added to what flows back through the second of the other."""
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        variable = sd.Variable(1.0)
+
+    def replica_fn(rank: int) -> Any:
+        context = sd.get_replica_context()
+        assert context is not None
+
+        def loss() -> Any:
+            sums = [context.all_reduce("sum", variable.value * (rank + 1.0) * factor) for factor in (1.0, 10.0)]
+            return sums[rank] + (0.0 * sums[1 - rank] if others else 0.0)
+
+        return sd.value_and_grad(loss, [variable])()
+
+    ranks = strategy.distribute_values_from_function(lambda context: context.replica_id_in_sync_group)
+    step = sd.function(lambda: strategy.run(replica_fn, args=(ranks,)))
+    if others:
+        assert [float(part) for part in strategy.local_results(step()[1][0])] == [11.0, 22.0]
+    else:
+        with pytest.raises(sd.errors.InvalidArgumentError, match=r"the loss of replica 0 depends on all_reduce of float32\[\] \(number 0"):
+            step()
