@@ -156,7 +156,7 @@ class StepFunction:
         options: GradientOptions | None = None,
         shared: Sequence[bool] = (),
         reported_constants: list[object] | None = None,
-        guessed: Sequence[bool] = (),
+        joint: Sequence[int | None] = (),
         reported_collectives: list[Collective] | None = None,
     ) -> Program:
         """Run the step's Python once, as a replica (see `Tracer`).
@@ -169,7 +169,7 @@ class StepFunction:
             batches = TakenBatches(call)
             tracer = Tracer(batches, rank, num_replicas, known_operands, options)
             tracer.created_variables, tracer.shared, tracer.reported_constants = self.created_variables, shared, constants
-            tracer.guessed = guessed
+            tracer.joint_sizes = joint
             if reported_collectives is not None:
                 reported_collectives.clear()
                 tracer.collectives = reported_collectives

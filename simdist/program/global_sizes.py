@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["GivenSize", "GlobalSize", "differing_sizes", "sizes_to_guess", "taken"]
+__all__ = ["GivenSize", "GlobalSize", "joint_sizes", "differing_sizes", "taken"]
 
 
 class GlobalSize(NamedTuple):
@@ -70,32 +70,40 @@ def differing_sizes(one: Sequence[GivenSize], other: Sequence[GivenSize], num_re
     return None
 
 
-def sizes_to_guess(name: str, of_replicas: Sequence[Sequence[GlobalSize]]) -> list[bool]:
-    """Which sizes of a step, in their order, are the rows of a replica by the number of replicas, though some replicas know a batch.
+def joint_sizes(name: str, of_replicas: Sequence[Sequence[GlobalSize]], num_replicas: int) -> list[int | None]:
+    """The sizes of a step, in their order, that are those of no batch: how many rows the losses of all replicas have together.
 
     Args:
         name: of the step.
-        of_replicas: what each replica knows of each size.
+        of_replicas: what each replica knows of each size; the replicas of other mains are not among them.
+        num_replicas: of all mains.
+
+    Returns:
+        None for what each replica knows, or finds as its rows by the number of replicas.
 
     Raises:
         InvalidArgumentError: only some losses have the rows of their parts of a batch, and not all have as many as the others.
 
     Example:
-        >>> sizes_to_guess("step", [[GlobalSize(5, 9), GlobalSize(4, None)], [GlobalSize(4, 9), GlobalSize(4, 9)]])
-        [False, True]
+        >>> joint_sizes("step", [[GlobalSize(5, 9), GlobalSize(4, None)], [GlobalSize(4, 9), GlobalSize(4, 9)]], 2)
+        [None, 8]
+        >>> joint_sizes("step", [[GlobalSize(8, None)], [GlobalSize(6, None)]], 2)
+        [14]
     """
     if len({len(sizes) for sizes in of_replicas}) != 1:
         return []  # replicas that do different things have no sizes in common
-    return [_is_guessed(name, sizes) for sizes in zip(*of_replicas, strict=True)]
+    return [_joint_size(name, sizes, num_replicas) for sizes in zip(*of_replicas, strict=True)]
 
 
-def _is_guessed(name: str, sizes: Sequence[GlobalSize]) -> bool:
+def _joint_size(name: str, sizes: Sequence[GlobalSize], num_replicas: int) -> int | None:
     counting = [size for size in sizes if size.rows]  # a sum over no rows is 0, whatever it is divided by
-    if len({size.known for size in counting}) <= 1:
-        return False
-    lengths = list(dict.fromkeys(size.rows for size in counting))
+    known, lengths = {size.known for size in counting}, list(dict.fromkeys(size.rows for size in counting))
+    total = sum(size.rows for size in counting) if len(sizes) == num_replicas else None
+    if len(known) <= 1:
+        by_rows = known != {None} or total is None or all(size.rows * num_replicas == total for size in sizes)
+        return None if by_rows else total
     if len(lengths) == 1:
-        return True
+        return lengths[0] * num_replicas if total is None else total
     batches = sorted({size.known for size in counting if size.known is not None})
     raise InvalidArgumentError(
         f"In {name}, the losses of the replicas have {' and '.join(map(str, lengths))} rows. Only some are as long as the replica's part "

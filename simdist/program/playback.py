@@ -87,7 +87,7 @@ class Playback(Tracer):
 
     def __init__(self, traced: Tracer, values: dict[Source, jax.Array]) -> None:
         super().__init__(None, traced.replica_rank, traced.num_replicas, traced.known_operands, traced.options)
-        self.shared, self.created_variables, self.guessed = traced.shared, traced.created_variables, traced.guessed
+        self.shared, self.created_variables, self.joint_sizes = traced.shared, traced.created_variables, traced.joint_sizes
         self.part_rows, self.structures, self.is_uneven = traced.part_rows, traced.structures, traced.is_uneven
         self.updates: list[list[jax.Array]] = []
         self.combined: list[list[jax.Array]] = []

@@ -23,7 +23,7 @@ from simdist.errors import DenseReadWarning, InvalidArgumentError
 from simdist.program.bound_call import BoundCall
 from simdist.program.collective import Collective, GradientOptions
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
-from simdist.program.global_sizes import sizes_to_guess
+from simdist.program.global_sizes import joint_sizes
 from simdist.program.operations import Program, TracedCollective
 from simdist.program.taken_batches import fits, fits_at_once
 from simdist.program.values import Aval
@@ -83,11 +83,11 @@ class ReplicaPrograms:
         """Trace until the operands of all replicas are known in all collectives."""
         known_operands: KnownOperands = []
         shared: list[bool] = []
-        guessed: list[bool] = []
+        joint: list[int | None] = []
         options = self.options
         for _ in range(MOST_ROUNDS):
             try:
-                programs = self._trace(calls, known_operands, shared, options, guessed)
+                programs = self._trace(calls, known_operands, shared, options, joint)
             except Exception:
                 # Perhaps the step took for a value of each replica what is the same for all, but only all of them can tell; or it needs the
                 # true shape of what is gathered, and the operands of the others were taken to be as long as its own.
@@ -104,9 +104,9 @@ class ReplicaPrograms:
                     warn_of_different_lookups(self.fn.name)
                 options = fallback
                 continue
-            to_guess = sizes_to_guess(self.fn.name, [program.global_sizes for program in programs])
-            if any(to_guess) and to_guess != guessed:
-                guessed = to_guess
+            sizes = joint_sizes(self.fn.name, [program.global_sizes for program in programs], self.num_replicas)
+            if any(size is not None for size in sizes) and sizes != joint:
+                joint = sizes
                 continue
             found = self._found(programs)
             self._require_common_collectives(programs)
@@ -148,7 +148,7 @@ class ReplicaPrograms:
         known_operands: KnownOperands,
         shared: list[bool],
         options: GradientOptions | None,
-        guessed: list[bool],
+        joint: list[int | None],
     ) -> list[Program]:
         programs: list[Program] = []
         for position, call in enumerate(calls):
@@ -159,7 +159,7 @@ class ReplicaPrograms:
             ]
             rank = self.first_rank + position
             if not same:
-                same = [self.fn.trace(call, rank, self.num_replicas, known_operands, options, shared, guessed=guessed)]
+                same = [self.fn.trace(call, rank, self.num_replicas, known_operands, options, shared, joint=joint)]
             programs.append(same[0])
         return programs
 

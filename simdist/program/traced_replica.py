@@ -51,7 +51,7 @@ class TracedReplica:
         part_rows: rows of this replica's part of a batch, and of all parts, by the number of the iterator and of the batch.
         global_sizes: what the replica takes for the number of examples of all replicas, in order.
         given_sizes: those that the step gave itself since its last collective.
-        guessed: which of these are no size of a batch, as all replicas together have found.
+        joint_sizes: of these what all replicas together have found, where one alone cannot know.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
         created_variables: those that the step has made, whichever replica was traced first.
@@ -70,7 +70,7 @@ class TracedReplica:
         self.global_rows = BatchRows()
         self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}
         self.global_sizes, self.given_sizes = list[GlobalSize](), list[GivenSize]()
-        self.guessed: Sequence[bool] = ()
+        self.joint_sizes: Sequence[int | None] = ()
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[object] = []
         self.created_variables: list[VariableHandle] = []

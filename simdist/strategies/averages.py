@@ -27,7 +27,8 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
     The gradients of the replicas then add up to that of the whole batch. Without `global_batch_size` it is taken from the
     batch that the step took from a distributed dataset, so that an uneven last batch is weighed exactly, if the losses of all
-    replicas have the rows of their parts. Otherwise the other replicas are taken to have as many examples as this one.
+    replicas have the rows of their parts. Otherwise it is how many examples they have together; the replicas of other launched mains are
+    taken to have as many as this one.
 
     Args:
         per_example_loss: array (b, ...) with one axis or more, the first over the b examples of this replica.

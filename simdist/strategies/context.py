@@ -98,7 +98,8 @@ class ReplicaContext:
     def global_batch_size(self, own_rows: int) -> int:
         """Rows of the whole batch of which this replica has `own_rows`: exact where the step took it from a distributed dataset.
 
-        Where the other replicas have not the rows of their parts of that batch, it is `own_rows` for each replica.
+        Where not all of them have the rows of their parts of a batch, it is what they have together, or `own_rows` for each replica of
+        which another main knows.
 
         Raises:
             InvalidArgumentError: it has as many rows of batches of different sizes.
@@ -110,7 +111,8 @@ class ReplicaContext:
         if tracer is not None:
             number = len(tracer.global_sizes)
             tracer.global_sizes.append(GlobalSize(own_rows, size))
-            size = None if any(tracer.guessed[number : number + 1]) else size
+            joint = tracer.joint_sizes[number : number + 1]
+            size = joint[0] if joint and joint[0] is not None else size
         return own_rows * self.num_replicas_in_sync if size is None else size
 
 

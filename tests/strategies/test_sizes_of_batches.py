@@ -156,3 +156,19 @@ def test_losses_of_several_lengths_of_which_some_are_parts_are_refused() -> None
 
     with pytest.raises(InvalidArgumentError, match=r"5 and 3 rows.* batch of 9 rows.*global_batch_size="):
         strategy.run(replica, args=(next(of_nine(strategy)),))
+
+
+@pytest.mark.parametrize("how", ["outside", "in a step", "eagerly"])
+@pytest.mark.parametrize("replicas, rows", [(2, 9), (4, 3)])
+def test_losses_of_more_rows_than_the_batch_count_together(how: str, replicas: int, rows: int) -> None:
+    """Each row twice, as with a copy of each that was augmented: of 5 and 4 rows, and of one each but for the last replica."""
+    strategy = sd.MirroredStrategy(replicas)
+
+    def doubled(x: Any) -> Any:
+        return sd.compute_average_loss(jax.numpy.concatenate([x, 3.0 * x]))
+
+    step = sd.function(lambda iterator: strategy.run(doubled, args=(next(iterator),)))
+    step.run_eagerly = how == "eagerly"
+    data = iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices(HARDEST[:rows]).batch(9)))
+    found = strategy.run(doubled, args=(next(data),)) if how == "outside" else step(data)
+    np.testing.assert_allclose(of_all(strategy, found), 2.0 * HARDEST[:rows].mean(), rtol=1e-6)
