@@ -51,6 +51,11 @@ class BatchRows:
         """Whether other replicas have more rows of a batch, or fewer."""
         return any(rows * num_replicas != all_rows for rows, sizes in self._sizes.items() for all_rows in sizes)
 
+    @property
+    def are_none(self) -> bool:
+        """Whether there are parts of batches, and none of them has rows."""
+        return bool(self._sizes) and not any(self._sizes) and not any(self.unknown)
+
     def of_all(self, count: int, num_replicas: int) -> int:
         """How many all replicas have together of what this one has so many of."""
         pairs = [(rows, all_rows) for rows, sizes in self._sizes.items() for all_rows in sizes]

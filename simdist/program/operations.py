@@ -84,6 +84,11 @@ class ReplicaTrace(Protocol):
     row_weight: float
 
     @property
+    def has_no_rows(self) -> bool:
+        """Whether this replica has parts of batches, of which none has rows."""
+        ...
+
+    @property
     def rank(self) -> int:
         """The rank of this replica; a step that asks for it is traced for each replica by itself."""
         ...
@@ -97,6 +102,10 @@ class ReplicaTrace(Protocol):
         averaged: bool = False,
     ) -> list[jax.Array]:
         """A collective with the other replicas, as `Tracer.collective`."""
+        ...
+
+    def finite(self, rule: str, variable: VariableHandle, operand: jax.Array) -> jax.Array:
+        """What is assigned, or added, where it is a number; otherwise the variable stays as it is."""
         ...
 
 

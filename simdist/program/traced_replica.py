@@ -89,6 +89,11 @@ class TracedReplica:
         captures.read(self.outermost)
         return self._rank
 
+    @property
+    def has_no_rows(self) -> bool:
+        """Whether this replica has parts of batches, of which none has rows."""
+        return self.num_replicas > 1 and self.global_rows.are_none
+
     def of_all(self, count: int) -> int:
         """How many all replicas have together of what this one has so many of, by the rows of its part of the batch."""
         return self.global_rows.of_all(count, self.num_replicas)

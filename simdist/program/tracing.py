@@ -190,12 +190,13 @@ class Tracer(TracedReplica):
             self.overlays[-1].write(self, rule, variables, operands)
             return
         if isinstance(rule, str) and self.only_finite:
-            operands = [self._finite(rule, variable, operand) for variable, operand in zip(variables, operands, strict=True)]
+            operands = [self.finite(rule, variable, operand) for variable, operand in zip(variables, operands, strict=True)]
         if isinstance(rule, str) and self.num_replicas > 1:
             operands = [variable.aggregated(self, rule, operand) for variable, operand in zip(variables, operands, strict=True)]
         self.mark(UpdateMarker(rule, tuple(variables)), operands, [])
 
-    def _finite(self, rule: str, variable: VariableHandle, operand: jax.Array) -> jax.Array:
+    def finite(self, rule: str, variable: VariableHandle, operand: jax.Array) -> jax.Array:
+        """What is assigned, or added, where it is a number; otherwise the variable stays as it is."""
         if not jax.numpy.issubdtype(operand.dtype, jax.numpy.floating):
             return operand
         return jax.numpy.where(jax.numpy.isfinite(operand), operand, self.read(variable) if rule == "assign" else 0)

@@ -34,7 +34,8 @@ def value_and_grad(
             (moving averages, metrics) become part of the step. Where `fn` reads such a variable again, it sees what this replica has
             assigned; replicas are combined after it.
         variables: `sd.Variable` or Keras variables, of shapes (p...); the gradients have their order and their shapes. One that stands
-            there twice has its gradient twice.
+            there twice has its gradient twice. On a replica that has no rows of a batch, what is no number in the gradient of a finite
+            loss is 0.
         has_aux: whether `fn` returns a pair; default False.
 
     Returns:
@@ -113,6 +114,9 @@ def differentiated(
         for rule, targets, count in held_back:
             tracer.update(rule, targets, operands[:count])
             operands = operands[count:]
+        if tracer.has_no_rows:
+            # What flows back from statistics of nothing is 0 times no number, though the loss is one.
+            gradients = [jnp.where(jnp.isfinite(gradient) | ~jnp.isfinite(value), gradient, 0) for gradient in gradients]
         found: Tree = (value, aux) if has_aux else value
         return found, [gradients[place] for place in places]
 

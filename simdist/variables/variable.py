@@ -189,6 +189,8 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
             )
 
     def aggregated(self, tracer: ReplicaTrace, rule: str, operand: jax.Array) -> jax.Array:
+        if tracer.has_no_rows and self.synchronization is VariableSynchronization.ON_READ and not self.is_served:
+            operand = tracer.finite(rule, self, operand)  # statistics of nothing
         return replica_write(tracer, self, rule, operand)
 
     def unseen_value(self) -> Array:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import keras as plain
 import numpy as np
 import pytest
@@ -258,3 +260,33 @@ def test_an_error_of_a_replica_with_rows_stays_what_it_is() -> None:
     model = in_scope(sd.MirroredStrategy(2), lambda namespace: dense(namespace, flat, WhileTraining(fail)))
     with pytest.raises(KeyError, match="of the layer"):
         model.fit(X[:1], Y[:1], verbose=0)
+
+
+def test_statistics_of_nothing_change_nothing_in_a_loop_of_ones_own() -> None:
+    x, strategy = np.sin(np.arange(10, dtype=np.float32)).reshape(1, 5, 2), sd.MirroredStrategy(2)
+    with strategy.scope():
+        layer = plain.layers.BatchNormalization(momentum=0.5)
+        layer.build((None, 5, 2))
+    alone: Any = plain.layers.BatchNormalization(momentum=0.5)
+    alone.build((None, 5, 2))
+
+    def losses(outputs: Any) -> Any:
+        return jnp.sum(jnp.tanh(outputs + 0.3), axis=(1, 2))
+
+    @sd.function
+    def step(rows: Any) -> Any:
+        def replica_fn(rows: Any) -> Any:
+            return sd.value_and_grad(lambda: sd.compute_average_loss(losses(layer(rows, training=True))), layer.trainable_variables)()[1]
+
+        return [strategy.reduce("sum", gradient, axis=None) for gradient in strategy.run(replica_fn, args=(rows,))]
+
+    def loss_alone(trained: Any) -> Any:
+        outputs, others = alone.stateless_call(trained, [variable.value for variable in alone.non_trainable_variables], x, training=True)
+        return losses(outputs)[0], others
+
+    found = step(next(iter(strategy.distribute_dataset(sd.Dataset.from_tensor_slices(x).batch(4)))))
+    expected, others = jax.grad(loss_alone, has_aux=True)([variable.value for variable in alone.trainable_variables])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    # The mean of the replica that has a row and of the other one, which keeps what it has.
+    kept = [(before.value + after) / 2 for before, after in zip(alone.non_trainable_variables, others, strict=True)]
+    np.testing.assert_allclose([variable.numpy() for variable in layer.non_trainable_variables], kept, rtol=1e-5)
