@@ -151,6 +151,10 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
         """Inside, all replicas evaluate the same model; `alone`: a launched main may not count on the others, and evaluates its own."""
         return nullcontext()
 
+    def reading_alone(self, alone: bool = True) -> AbstractContextManager[None]:
+        """Inside, a launched main reads the mean of its own replicas, whatever the others do; `alone`: whether it does."""
+        return nullcontext()
+
     def temporarily(self) -> AbstractContextManager[None]:
         """Inside, what is assigned to variables is no part of the training: it stands there for a while."""
         return nullcontext()

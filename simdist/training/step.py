@@ -231,11 +231,12 @@ def finish(model: StrategyModel, together: bool = True) -> None:
         model: that was trained.
         together: whether all launched mains do so; one that fails alone keeps its own averages.
     """
-    averages = core_of(model.optimizer).use_ema
-    if averages and (strategy_of(model).engine.numerics == "off" or int(model.optimizer.iterations)):
-        model.optimizer.finalize_variable_values(model.trainable_variables)
+    averages, strategy = core_of(model.optimizer).use_ema, strategy_of(model)
+    if averages and (strategy.engine.numerics == "off" or int(model.optimizer.iterations)):
+        with strategy.reading_alone():
+            model.optimizer.finalize_variable_values(model.trainable_variables)
         if together:
-            strategy_of(model).agree([as_variable(variable) for variable in model.trainable_variables])
+            strategy.agree([as_variable(variable) for variable in model.trainable_variables])
 
 
 def _loss_of_no_rows(model: StrategyModel, x: Tree, y: Tree, y_pred: Tree, sample_weight: Tree) -> jax.Array:

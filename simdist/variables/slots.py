@@ -116,7 +116,7 @@ def whole_of(trained: Placement[Variable], cells: Sequence[Cell]) -> tuple[tuple
     part = cells[0].range
     is_split = spread == "shards" and len(cells) > 1 and part is not None
     shape = part.whole_shape(cells[0].aval.shape) if is_split and part is not None else cells[0].aval.shape
-    return shape, Placement(cells, trained.store, spread, trained.combine)
+    return shape, Placement(cells, trained.store, spread, trained.combine, across=trained.across)
 
 
 def copies_of(trained: Placement[Variable], cells: Sequence[Cell]) -> tuple[tuple[int, ...], Placement[Variable]]:

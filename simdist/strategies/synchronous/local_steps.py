@@ -205,8 +205,9 @@ class LocalSteps(EveryReplica):
         return partial(self._read, strategy) if strategy.launched and strategy.num_replicas_in_sync > 1 else None
 
     def _read(self, strategy: SteppingStrategy, variable: Variable) -> Array:
-        """The average of all mains, as where one program drives all replicas: between two averages each main has another value."""
-        if not self._is_apart or strategy.evaluates_alone or is_under_a_trace():
+        """The average of all mains, as where one program drives all replicas, wherever each main may have another value."""
+        differs = self._is_apart if is_trained(variable) else self.num_steps > 0  # slots are of each replica's own steps from the first on
+        if not differs or strategy.evaluates_alone or is_under_a_trace():
             return strategy.store.value_here(variable)
         name = f"read {variable.name}"
         step = self._reads.get(variable.ref(), lambda: StepFunction(lambda: self._means([variable])[0], name=name, counts=False))

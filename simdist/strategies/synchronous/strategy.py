@@ -62,7 +62,7 @@ class SynchronousStrategy(ReplicatedStrategy):
         replicas: which of its replicas this program drives; None: all.
 
     Attributes:
-        evaluates_alone: whether a launched main evaluates now, and may not count on the others.
+        evaluates_alone: whether a launched main evaluates now, or reads, and may not count on the others.
 
     Raises:
         InvalidArgumentError: the replicas cannot follow the policy.
@@ -134,10 +134,14 @@ class SynchronousStrategy(ReplicatedStrategy):
 
     @contextmanager
     def evaluating(self, alone: bool = False) -> Iterator[None]:
+        with self.reading_alone(alone), self.policy.evaluating(self):
+            yield
+
+    @contextmanager
+    def reading_alone(self, alone: bool = True) -> Iterator[None]:
         before, self.evaluates_alone = self.evaluates_alone, alone and self.launched
         try:
-            with self.policy.evaluating(self):
-                yield
+            yield
         finally:
             self.evaluates_alone = before
 

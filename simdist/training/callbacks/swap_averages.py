@@ -56,7 +56,8 @@ class SwapEMAWeights(keras.callbacks.SwapEMAWeights):
         with strategy.temporarily():
             if not self._ema_weights_in_model:
                 self._of_replicas |= {id(variable): variable.placement.store.local_values(variable) for variable in (*weights, *averages)}
-            super()._backend_swap_variables(optimizer)
+            with strategy.reading_alone():
+                super()._backend_swap_variables(optimizer)
             if self._ema_weights_in_model:
                 for variable in (*weights, *averages):
                     variable.placement.store.assign_local(variable, self._of_replicas.pop(id(variable)))

@@ -74,3 +74,24 @@ def test_all_mains_read_and_save_what_they_validate_and_evaluate_what_their_own_
         saved = made()
     saved.load_weights(path)
     assert loss(weights_of(saved)) == pytest.approx(expected[-1], rel=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_slots_that_mains_read_are_the_average_of_all_also_where_the_weights_have_just_been_averaged(steps: int) -> None:
+    def main() -> Any:
+        with sd.MultiWorkerMirroredStrategy(sync_every=3).scope():
+            model = made()
+        model.fit(X, Y, batch_size=BATCH, steps_per_epoch=steps, shuffle=False, verbose=0)
+        return [slot.numpy() for slot in model.optimizer.variables[2:]]
+
+    run = sd.Cluster({"worker": 2}).launch(main)
+    run.join()
+    plain = PlainReplicas(2, 1, 3, has_outer=False)
+    model = PlainModel("sgd", FIRST, 2)
+    plain.models.append(model)
+    for x, y in [*zip(np.split(X, STEPS), np.split(Y, STEPS), strict=True)][:steps]:
+        plain.step(model, x, y)
+    means = [-np.mean([replica.first[number] for replica in model.replicas], axis=0) for number in range(2)]
+    for slots in run.results.values():
+        for found, wanted in zip(slots, means, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
