@@ -56,7 +56,8 @@ def build(model: StrategyModel, batch: Example) -> None:
     if model.built and (model.simdist_state.is_built or (optimizer is None and model.simdist_has_layers())):
         return
     with strategy_of(model).scope():
-        data = unpack_x_y_sample_weight(batch.value())
+        # A main whose replicas have none of its rows builds what the others build; some losses cannot be built for no rows.
+        data = unpack_x_y_sample_weight(with_rows(batch.value()))
         was_built = optimizer.built if optimizer is not None else None
         if optimizer is not None:
             # The slots lie beside the variables; a second set, made by Keras, would never be updated.

@@ -125,6 +125,21 @@ def test_mains_that_have_no_rows_train_with_the_others() -> None:
         require_close(run.results[f"worker:{number}"], expected)
 
 
+def test_a_main_without_rows_in_the_first_batch_builds_a_loss_with_a_regularizer() -> None:
+    def fitted_by_one(namespace: Any) -> list[float]:
+        layer = plain.layers.Dense(2, kernel_initializer="ones", kernel_regularizer="l2")
+        model = compiled(namespace.Sequential([plain.Input((3, 2)), plain.layers.Flatten(), layer]))
+        return model.fit(X[:2], Y[:2], batch_size=1, shuffle=False, verbose=0).history["loss"]
+
+    def main() -> list[float]:
+        return in_scope(sd.MultiWorkerMirroredStrategy(), fitted_by_one)
+
+    run = sd.Cluster({"worker": 2}).launch(main)
+    run.join()
+    expected = of_keras(fitted_by_one)
+    assert all(found == pytest.approx(expected, rel=1e-5) for found in run.results.values())
+
+
 def test_an_eager_step_has_the_same_results() -> None:
     found = fitted(in_scope(sd.MirroredStrategy(2), lambda namespace: dense(namespace, run_eagerly=True)))
     require_close(found, fitted(of_keras(dense)))
