@@ -75,7 +75,8 @@ def build(model: StrategyModel, batch: Example) -> None:
 def train_step_of(model: StrategyModel) -> StepFunction:
     """The step that `fit` runs: that of the compiled loss, optimizer and metrics, or the user's own; it returns the logs of the latter.
 
-    Replicas weigh their loss by their part of the global batch, so that uneven parts give the exact gradient.
+    Replicas weigh their loss by their part of the global batch, so that uneven parts give the exact gradient. Where a main does not know
+    how many rows the others have, as each cuts batches of its own, each replica counts the same.
 
     Raises:
         InvalidArgumentError: other variables are trainable than in the step before.
