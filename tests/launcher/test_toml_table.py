@@ -66,7 +66,7 @@ def test_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     with pytest.raises(NotFoundError, match=r"There is no file .*c\.toml"):
         read_toml(path)
-    with pytest.raises(NotFoundError, match="There is no file"):
+    with pytest.raises(NotFoundError, match=r"is a folder\. Give the path of a TOML file .*cluster\.toml"):
         read_toml(tmp_path)
     path.write_text("seed = 0\nrestart = always\n")
     with pytest.raises(InvalidArgumentError, match=r"c\.toml is not TOML: .*line 2"):

@@ -144,7 +144,8 @@ def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[An
             return "key", op.salt, op.position
         case LinkedCollective():
             collective = op.collective
-            return "collective", collective.kind, collective.num_replicas, collective.label, collective.averaged, op.operands, op.output
+            said = collective.kind, collective.num_replicas, collective.label, collective.averaged, collective.number
+            return "collective", *said, op.operands, op.output
         case CheckFinite():
             return "check", op.slot, op.message
 
@@ -179,8 +180,9 @@ class _Operations:
             case "key":
                 return MakeKey(*rest)
             case "collective":
-                kind, num_replicas, label, averaged, operands, output = rest
-                collective = Collective(kind, self.slots[operands], self.slots[output], num_replicas, None, label, averaged)
+                kind, num_replicas, label, averaged, number, operands, output = rest
+                avals = self.slots[operands], self.slots[output]
+                collective = Collective(kind, *avals, num_replicas, None, label, averaged, number=number)
                 return LinkedCollective(collective, operands, output)
             case "check":
                 return CheckFinite(*rest)
