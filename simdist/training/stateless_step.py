@@ -122,9 +122,7 @@ class StatelessStep:
         assert tracer is not None
         if own.synchronization is VariableSynchronization.ON_READ and not own.is_served:
             if self.rows or id(variable) not in self._metrics:
-                tracer.only_finite = not self.rows  # what comes from the rows of others counts here, too
-                variable.assign(value)
-                tracer.only_finite = False
+                variable.assign(value)  # without rows: what is a number, as it comes from the rows of others
             return
         if own.aggregation is VariableAggregation.MEAN and self.weight * tracer.num_replicas != 1.0:
             # A replica without rows takes part, too; a value of nothing is no number.

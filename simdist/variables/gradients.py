@@ -116,9 +116,10 @@ def differentiated(
             operands = operands[count:]
         if tracer.has_no_rows:
             # What flows back from statistics of nothing is 0 times no number, though the loss is one; to rows of a table, nothing does.
-            looked_up = [handle.ref() in tracer.lookup_counts for handle in handles]
-            finite = [jnp.where(jnp.isfinite(gradient) | ~jnp.isfinite(value), gradient, 0) for gradient in gradients]
-            gradients = [gradients[n] if of_rows else finite[n] for n, of_rows in enumerate(looked_up)]
+            gradients = [
+                gradient if handle.ref() in tracer.lookup_counts else jnp.where(jnp.isfinite(gradient) | ~jnp.isfinite(value), gradient, 0)
+                for handle, gradient in zip(handles, gradients, strict=True)
+            ]
         found: Tree = (value, aux) if has_aux else value
         return found, [gradients[place] for place in places]
 
