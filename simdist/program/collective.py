@@ -129,7 +129,9 @@ class Collective:
         return "all_gather" if self.gives_rows else "all_reduce"
 
     def agrees_with(self, other: Collective) -> bool:
-        """Whether two replicas can take part in one collective: the same kind, and the same shapes where they are added."""
+        """Whether two replicas can take part in one collective: the same one of their step, and the same shapes where they are added."""
+        if None not in (self.number, other.number) and self.number != other.number:
+            return False
         if differing_sizes(self.given_sizes, other.given_sizes, self.num_replicas):
             return False
         same = (self.kind, self.num_replicas) == (other.kind, other.num_replicas)

@@ -231,7 +231,9 @@ def disagreement(device: str, collective: Collective, other_device: str, other: 
             "of their group. It is the number of examples of all replicas together: give the same one everywhere, or leave it out."
         )
     one, another = str(collective), str(other)
-    if one == another:  # they gather as much, and expect other lengths of the others
+    if collective.number != other.number:
+        one, another = (f"{came} (number {came.number} of its step)" for came in (collective, other))
+    elif one == another:  # they gather as much, and expect other lengths of the others
         one, another = (f"{one} into {_shapes(gathered.outputs)}" for gathered in (collective, other))
     return InvalidArgumentError(
         f"{device} came to {one}, but {other_device} to {another}, as collective {number} of their group. {_remedy(collective, other)}"

@@ -109,3 +109,29 @@ def test_a_loss_that_depends_on_other_collectives_than_those_of_the_others_is_re
     else:
         with pytest.raises(sd.errors.InvalidArgumentError, match=r"the loss of replica 0 depends on all_reduce of float32\[\] \(number 0"):
             step()
+
+
+def test_launched_mains_whose_losses_depend_on_different_collectives_do_not_add_one_to_the_other() -> None:
+    """Each main traces its own step, so only what comes to the collective shows it: 2 and 40 were the gradients for 11 and 22."""
+
+    def main() -> list[float]:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            variable = sd.Variable(1.0)
+        rank = strategy.cluster_resolver.task_id
+
+        def replica_fn() -> Any:
+            context = sd.get_replica_context()
+            assert context is not None
+            return sd.value_and_grad(
+                lambda: [context.all_reduce("sum", variable.value * (rank + 1.0) * factor) for factor in (1.0, 10.0)][rank], [variable]
+            )()
+
+        step = sd.function(lambda: strategy.run(replica_fn))
+        return [float(part) for part in strategy.local_results(step()[1][0])]
+
+    run = sd.Cluster(sd.ClusterSpec({"worker": 2})).launch(main)
+    with pytest.raises(
+        sd.errors.InvalidArgumentError, match=r"worker:0 came to all_reduce of float32\[\] \(number 0 of its step\), but worker:1"
+    ):
+        run.join()
