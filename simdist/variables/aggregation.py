@@ -37,6 +37,7 @@ __all__ = [
     "changes_apart",
     "combined_read",
     "is_sum_of_replicas",
+    "mean_of_replicas",
     "replica_write",
     "synchronization_of",
 ]
@@ -192,6 +193,11 @@ def combined_read(tracer: ReplicaTrace, variable: Aggregated, local_value: jax.A
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         return tracer.collective("broadcast", [local_value], label=variable.name)[0]
     return _combined(tracer, variable.aggregation, local_value, variable.name)
+
+
+def mean_of_replicas(tracer: ReplicaTrace, local_value: jax.Array, label: str) -> jax.Array:
+    """The mean of what the replicas have, where this one has `local_value`."""
+    return _combined(tracer, VariableAggregation.MEAN, local_value, label)
 
 
 def _combined(tracer: ReplicaTrace, aggregation: VariableAggregation, value: jax.Array, label: str) -> jax.Array:

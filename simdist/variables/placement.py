@@ -59,6 +59,11 @@ class Placement(Generic[V]):
         part = self.ranges[0]
         return 0 if part is None else part.axis
 
+    @property
+    def is_mean_of_replicas(self) -> bool:
+        """Whether each replica has a value of its own, and the variable is their mean."""
+        return self.spread == "replicas" and self.combine == "mean"
+
     def range_of(self, cell: Cell) -> ShardRange | None:
         """Which part of the whole variable a cell of it is; None: all."""
         return self.ranges[self.cells.index(cell)]

@@ -30,6 +30,7 @@ from simdist.variables.aggregation import (
     aggregation_of,
     changes_apart,
     combined_read,
+    mean_of_replicas,
     replica_write,
     synchronization_of,
 )
@@ -133,9 +134,12 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
     def traced_value(self, tracer: Tracer) -> jax.Array:
         """The value at this point of a step that is being traced."""
         value = cached_read(self, self.placement.store, tracer, lambda: tracer.read(self))
-        across = tracer.num_replicas > 1 and not tracer.in_replica
-        is_combined = across and self.synchronization is VariableSynchronization.ON_READ and not self.is_served
-        return combined_read(tracer, self, value) if is_combined else value
+        if tracer.num_replicas == 1 or tracer.in_replica or self.is_served:
+            return value
+        if self.synchronization is VariableSynchronization.ON_READ:
+            return combined_read(tracer, self, value)
+        is_mean = self.placement.is_mean_of_replicas and jnp.issubdtype(self.dtype, jnp.inexact)
+        return mean_of_replicas(tracer, value, self.name) if is_mean else value
 
     def numpy(self) -> HostArray:
         """The present value as a numpy array. Takes no virtual time."""

@@ -95,3 +95,43 @@ def test_slots_that_mains_read_are_the_average_of_all_also_where_the_weights_hav
     for slots in run.results.values():
         for found, wanted in zip(slots, means, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_a_step_that_reads_across_the_replicas_gets_their_mean(launched: bool) -> None:
+    """It is the number that a program gets behind the step, not that of the first replica, or of this main's."""
+
+    def main(cluster: sd.Cluster | None = None) -> list[list[float]]:
+        strategy = sd.MultiWorkerMirroredStrategy(cluster, sync_every=3)
+        with strategy.scope():
+            weight, optimizer = sd.Variable(1.0), keras.optimizers.SGD(0.1)
+        factors = strategy.distribute_values_from_function(lambda context: np.float32(context.replica_id_in_sync_group + 1))
+
+        def replica_fn(factor: Any) -> Any:
+            _, gradients = sd.value_and_grad(lambda: weight.value * factor, [weight])()
+            optimizer.apply_gradients(zip(gradients, [weight], strict=True))
+            return weight.value
+
+        @sd.function
+        def step() -> Any:
+            before = weight.value
+            own = strategy.run(replica_fn, (factors,))
+            return before, own, weight.value, weight * 2
+
+        found: list[list[float]] = []
+        for _ in range(3):
+            before, own, after, twice = step()
+            found.append([*map(float, (before, strategy.reduce("mean", own, axis=None), after, twice)), float(weight.value)])
+        return found
+
+    cluster = sd.Cluster({"worker": 2})
+    if launched:
+        run = cluster.launch(main)
+        run.join()
+        results = list(run.results.values())
+    else:
+        results = [main(cluster)]
+    for found in results:
+        for number, numbers in enumerate(found):
+            before, after = 1.0 - 0.3 * number, 1.0 - 0.3 * (number + 1)  # a loss is a part of that of all, so alone it counts twice
+            assert numbers == pytest.approx([before, after, after, 2 * after, after], abs=1e-6)
