@@ -77,7 +77,9 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 _LATE = ("estimator", "feature_column")
 
-_os.environ.setdefault("KERAS_BACKEND", "jax")  # programs that import Keras by its own name after this package get the right one, too
+_os.environ["KERAS_BACKEND"] = (
+    _os.environ.get("KERAS_BACKEND") or "jax"
+)  # also for programs that import Keras by its own name after this package
 
 
 def __getattr__(name: str) -> _types.ModuleType:

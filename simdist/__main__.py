@@ -28,7 +28,7 @@ INTERRUPTED = 130  # as a shell counts: 128 and the number of the signal
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return the exit status."""
-    os.environ.setdefault("KERAS_BACKEND", "jax")
+    os.environ["KERAS_BACKEND"] = os.environ.get("KERAS_BACKEND") or "jax"
     words, of_script = _without_arguments_of_script(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m simdist", description="A training cluster in one Python process.")
     commands = parser.add_subparsers(dest="command", required=True)

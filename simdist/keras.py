@@ -14,18 +14,19 @@ from typing import Any
 from simdist.errors import FailedPreconditionError
 from simdist.extras import needs
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ["KERAS_BACKEND"] = os.environ.get("KERAS_BACKEND") or "jax"
 if sys.modules.get("keras") is not None and sys.modules["keras"].backend.backend() != "jax":
     raise FailedPreconditionError(
         f"Keras is already loaded with the backend {sys.modules['keras'].backend.backend()!r}. Set KERAS_BACKEND=jax before the first "
         "import of keras, or import simdist.keras first."
     )
+if sys.modules.get("keras") is None and os.environ["KERAS_BACKEND"] != "jax":
+    raise FailedPreconditionError(
+        f"KERAS_BACKEND is {os.environ['KERAS_BACKEND']!r}, but simdist computes with JAX. Unset it, or set KERAS_BACKEND=jax."
+    )
 
 with needs("simdist.keras", "keras"):
     import keras as _keras
-
-if _keras.backend.backend() != "jax":
-    raise FailedPreconditionError(f"KERAS_BACKEND is {_keras.backend.backend()!r}, but simdist computes with JAX. Set KERAS_BACKEND=jax.")
 
 from simdist.training import adoption, applying, first_builds, global_denominators, lookups, metric_logs, plain_models, synchronised_moments
 

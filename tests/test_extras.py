@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import simdist as sd
 from simdist import keras
 from simdist.extras import needs
 from simdist.trace import Trace
@@ -48,3 +49,12 @@ def test_missing_package_of_an_extra_says_how_to_get_it(
 def test_missing_module_of_our_own_is_no_missing_extra() -> None:
     with pytest.raises(ModuleNotFoundError, match="No module named"), needs("A part", "lab"):
         importlib.import_module("simdist.not_there")
+
+
+def test_another_backend_is_no_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras would look for it first: "needs the package torch" was the error."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "keras"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    with pytest.raises(sd.errors.FailedPreconditionError, match=r"KERAS_BACKEND is 'torch', but simdist computes with JAX\. Unset it"):
+        keras_namespace()
