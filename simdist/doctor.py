@@ -29,7 +29,8 @@ OPTIONAL = {
     "sklearn": "the demo's data",
     "pandas": "trace.to_dataframe()",
     "tensorboard": "trace.to_tensorboard() and keras.callbacks.TensorBoard",
-    "ray": "running the same program on real processes",
+    "orbax-checkpoint": "checkpoints",
+    "flatbuffers": "engines with isolated=True",
 }
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 
@@ -59,7 +60,7 @@ def _line(name: str, purpose: str, otherwise: str) -> str:
         found = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         found = otherwise
-    return f"  {distribution:<14} {found:<12} for {purpose}"
+    return f"  {distribution:<16} {found:<12} for {purpose}"
 
 
 def _imported(name: str) -> Any:

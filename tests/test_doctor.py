@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from simdist import doctor
@@ -15,6 +19,16 @@ def test_doctor_names_parts_devices_and_options(capsys: pytest.CaptureFixture[st
     assert "numbers are computed by JAX on: cpu (cpu:0)" in printed
     assert "xla_allow_excess_precision=False" in printed
     assert "a tiny cluster ran: v=9" in printed and "twice the same" in printed
+
+
+def test_doctor_names_what_the_extras_install() -> None:
+    """It named Ray once, for what is not there."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = {name: packages for name, packages in project["optional-dependencies"].items() if name not in ("dev", "bench-tf")}
+    installed = {name: {re.split(r"[>\[]", package)[0] for package in packages} for name, packages in extras.items()}
+    named = {doctor.DISTRIBUTIONS.get(name, name) for name in doctor.OPTIONAL}
+    assert named <= set().union(*installed.values())
+    assert all(packages & named for packages in installed.values())
 
 
 def test_doctor_says_the_same_twice() -> None:
