@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from simdist.checkpoint import Checkpoint, CheckpointManager, latest_checkpoint
 from simdist.checkpoint.files import read
+from simdist.checkpoint.objects import Objects
 from simdist.errors import InvalidArgumentError, NotFoundError, did_you_mean
 from simdist.estimator.run_config import RunConfig
 from simdist.program.arrays import HostArray
@@ -72,7 +73,7 @@ def restored_step(model: BuiltModel, path: str | None) -> int:
     """Give a model the values of a checkpoint, if there is one; returns how many steps it has seen.
 
     The learning rate is the one that the optimizer was made with, as with the optimizers of TensorFlow's Estimator: it is an argument, and
-    nothing that was learned.
+    nothing that was learned. Where a schedule said it, the checkpoint has none.
 
     Raises:
         NotFoundError: there is no such checkpoint.
@@ -80,11 +81,15 @@ def restored_step(model: BuiltModel, path: str | None) -> int:
         DataLossError: it is damaged.
     """
     rates = [] if model.optimizer is None else [(rate, rate.numpy()) for rate in _learning_rates(model.optimizer)]
-    status = _checkpoint(model).restore(path).expect_partial()
-    if status.missing:
+    checkpoint = _checkpoint(model)
+    status = checkpoint.restore(path).expect_partial()
+    found = Objects.of(checkpoint.objects)
+    arguments = {place for rate, _ in rates for place in found.names_of(rate)}
+    missing = [found.names.get(place, place) for place in status.missing if place not in arguments]
+    if missing:
         raise InvalidArgumentError(
-            f"The checkpoint {path!r} has no value for {', '.join(map(_variable_name, status.missing))}. It is of another model; give "
-            "another model_dir, or the model_fn that it was saved with."
+            f"The checkpoint {path!r} has no value for {', '.join(missing)}. It is of another model; give another model_dir, or the "
+            "model_fn that it was saved with."
         )
     for rate, given in rates:
         if rate.numpy() != given:

@@ -68,3 +68,16 @@ def test_a_new_rate_counts_on_every_launched_main(tmp_path: Path) -> None:
 
     sd.Cluster({"worker": 2}).launch(main).join()
     assert weights(regressor(tmp_path)) == pytest.approx(by_numpy([0.1, 0.01], 0.0), abs=1e-5)
+
+
+def test_a_rate_takes_the_place_of_a_schedule_and_a_schedule_that_of_a_rate(tmp_path: Path) -> None:
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([2], [0.1, 0.01])
+    for rate in (schedule, 0.2, schedule):
+        estimator = regressor(tmp_path, keras.optimizers.SGD(rate, momentum=0.5)).train(input_fn(48), steps=2)
+    assert weights(estimator) == pytest.approx(by_numpy([0.1] * 2 + [0.2] * 2 + [0.01] * 2, 0.5), abs=1e-5)
+
+
+def test_a_slot_that_the_checkpoint_lacks_is_named(tmp_path: Path) -> None:
+    regressor(tmp_path, keras.optimizers.SGD(0.1)).train(input_fn(48), steps=1)
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"no value for sgd\w*/\S*weights_momentum, .*of another model"):
+        regressor(tmp_path, keras.optimizers.SGD(0.1, momentum=0.5)).train(input_fn(48), steps=1)
