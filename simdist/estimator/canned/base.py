@@ -57,8 +57,9 @@ class CannedEstimator(Estimator):
     def _spec(self, features: Mapping[str, jax.Array], labels: jax.Array | None, mode: ModeKeys) -> EstimatorSpec:
         head = self._head
         logits = self._network(features, head.logits_dimension, mode is ModeKeys.TRAIN)
-        if mode is ModeKeys.PREDICT or labels is None:
+        if mode is ModeKeys.PREDICT:
             return EstimatorSpec(mode, predictions=head.predictions(logits))
+        assert labels is not None
         losses = head.losses(labels, logits)
         if mode is ModeKeys.TRAIN:
             return EstimatorSpec(mode, loss=jnp.mean(losses), train_op=self._make_optimizer())
@@ -69,8 +70,13 @@ class CannedEstimator(Estimator):
     def _prepared(self, dataset: Dataset, mode: ModeKeys) -> Dataset:
         def prepare(features: Mapping[str, HostArray], *others: HostArray) -> Tree:
             prepared = {column.name: column.prepare(features) for column in self._columns}
-            if mode is ModeKeys.PREDICT or not others:
+            if mode is ModeKeys.PREDICT:
                 return prepared
+            if not others:
+                raise InvalidArgumentError(
+                    "input_fn gives features alone, and a canned Estimator needs labels to train and to evaluate. Let it give pairs "
+                    "(features, labels)."
+                )
             labels, *more = others
             if more:
                 raise InvalidArgumentError(

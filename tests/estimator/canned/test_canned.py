@@ -270,6 +270,18 @@ def test_a_third_part_of_an_element_is_refused_unless_it_is_predicted(tmp_path: 
     assert len(list(estimator.predict(weighted))) == 24
 
 
+def test_features_without_labels_are_refused_unless_they_are_predicted(tmp_path: Path) -> None:
+    estimator = LinearRegressor([NUMBERS], config=options(tmp_path))
+
+    def unlabelled() -> sd.Dataset:
+        return sd.Dataset.from_tensor_slices(FEATURES).batch(8)
+
+    for call in (estimator.train, estimator.evaluate):
+        with pytest.raises(InvalidArgumentError, match=r"features alone.*Let it give pairs \(features, labels\)"):
+            call(unlabelled)
+    assert len(list(estimator.predict(unlabelled))) == 24
+
+
 @pytest.mark.parametrize("labels", [np.full(24, -1), np.full(24, "?"), np.zeros((24, 7))])
 def test_nobody_looks_at_the_labels_of_a_prediction(tmp_path: Path, labels: np.ndarray) -> None:
     estimator = LinearClassifier([NUMBERS], config=options(tmp_path))
