@@ -50,9 +50,10 @@ class Estimator:
     an `EstimatorSpec`. It may leave arguments out, apart from `features`. It is called in a trace, as under ``@sd.function``, when the
     variables are made and again for each new shape of batches, and has to make the same layers each time: each variable exists once.
 
-    ``input_fn()`` returns an `sd.Dataset` of pairs (features, labels), or of features alone. It is called once for each worker, and its
-    batches are those of one replica: N replicas take N batches in a step. It may name the arguments ``input_context`` (an
-    `sd.InputContext`, to shard by), ``mode``, ``params`` and ``config``. Words have to be looked up in it: steps compute with numbers.
+    ``input_fn()`` returns an `sd.Dataset` of pairs (features, labels), or of features alone. It is called once for each worker (with
+    parameter servers once more, on the chief, for the shapes), and its batches are those of one replica: N replicas take N batches in a
+    step. It may name the arguments ``input_context`` (an `sd.InputContext`, to shard by), ``mode``, ``params`` and ``config``. Words have
+    to be looked up in it: steps compute with numbers.
 
     Args:
         model_fn: the model function.

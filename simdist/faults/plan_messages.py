@@ -57,8 +57,8 @@ class PlansOfMessages(Planner):
 
         Args:
             source, target: who sends, and to whom: each the name of a task, or a list of names.
-            kind: which messages: "read", "update", "closure" (together "request"), "read_reply", "update_reply", "closure_reply"
-                (together "reply"), "heartbeat", "notice", "reset", "copy" or "collective"; None: all.
+            kind: which messages: "read", "update", "closure", "round" (together "request"), "read_reply", "update_reply", "closure_reply",
+                "round_reply" (together "reply"), "heartbeat", "notice", "reset", "copy" or "collective"; None: all.
             at, when: as in `crash`.
             after_steps: as in `crash`, of the first task of `source`.
             until: virtual second at which messages arrive again; None: never.

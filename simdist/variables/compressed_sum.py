@@ -41,7 +41,7 @@ class CompressedSum:
     """
 
     def __init__(self, compressor: object) -> None:
-        if not isinstance(compressor, Compressor):
+        if isinstance(compressor, type) or not isinstance(compressor, Compressor):  # a class has the methods, too
             raise InvalidArgumentError(
                 f"compression={compressor!r} is no compressor; use for example TopK(fraction=0.01), Fp16() or PowerSGD(rank=2)."
             )

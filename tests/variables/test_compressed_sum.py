@@ -53,6 +53,8 @@ def test_what_is_no_compressor_is_refused() -> None:
     word: Any = "top-k"
     with pytest.raises(InvalidArgumentError, match="compression='top-k' is no compressor"):
         descended(word, (2,), 1)
+    with pytest.raises(InvalidArgumentError, match=r"compression=<class .*Fp16'> is no compressor; use for example .*Fp16\(\)"):
+        sd.CommunicationOptions(compression=Fp16)
 
 
 # -- scaled losses --------------------------------------------------------------------------------------------------------
