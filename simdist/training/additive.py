@@ -82,7 +82,9 @@ def assigned_otherwise(program: Program) -> set[Reference]:
 
 
 def assigned_of_batches(program: Program) -> set[Reference]:
-    """The variables to which a step assigns what depends on its batch, or on its random numbers.
+    """The variables to which a step assigns what depends on its batch, on its random numbers, or on what metrics have counted so far.
+
+    Workers that begin with the same count would all assign the same, and each of them should have added to it.
 
     Args:
         program: of the step of one worker.
@@ -94,6 +96,8 @@ def assigned_of_batches(program: Program) -> set[Reference]:
             case Next() | ReadRows():
                 dependent.update(op.outputs)
             case RandomKey():
+                dependent.add(op.output)
+            case Read() if _is_sum(op):
                 dependent.add(op.output)
             case Compute():
                 labels = labels_of_results(op.kernel.closed.jaxpr, [number in dependent for number in op.inputs])

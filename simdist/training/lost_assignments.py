@@ -2,8 +2,8 @@
 
 Workers of a parameter-server strategy take their steps at the same time. What a step adds to a variable adds up; of what steps assign,
 the last one stays, though it knows nothing of the others. For the moving averages of Keras' own layers that is as in TensorFlow; a
-metric or a counter gets wrong numbers by it. In rounds (``mode="sync"``) all workers begin with the same value, so a counter is right; what
-they compute of their batches is lost but for that of one worker, here too.
+metric or a counter gets wrong numbers by it. In rounds (``mode="sync"``) all workers begin with the same value, so a counter of rounds is
+right; what they compute of their batches, or add to what a metric has counted, is lost but for that of one worker, here too.
 
 The replicas of a synchronous strategy keep the values of a metric each for itself, and a read adds them. That is
 right for what replicas count, and wrong for what they assign: a running maximum would be the sum of the replicas' maxima.
@@ -116,9 +116,10 @@ def _overwritten(variable: AdoptedVariable, workers: int) -> str:
 
 def _overwritten_in_rounds(variable: AdoptedVariable, workers: int) -> str:
     return (
-        f"The training step assigns to {variable.path!r} what it computes of its batch, which in each round {workers} workers do: the last "
-        "one stays, and what the others have assigned is lost. Add to it (variable.assign_add(...), of a variable with aggregation='sum'), "
-        "which adds up; or compute it by model.evaluate after fit, which takes batch after batch; or take a synchronous strategy."
+        f"The training step assigns to {variable.path!r} what it computes of its batch or of what was counted before, which in each round "
+        f"{workers} workers do: the last one stays, and what the others have assigned is lost. Add to it (variable.assign_add(...), of a "
+        "variable with aggregation='sum'), which adds up; or compute it by model.evaluate after fit, which takes batch after batch; or "
+        "take a synchronous strategy."
     )
 
 

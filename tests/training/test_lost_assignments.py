@@ -117,6 +117,21 @@ def test_what_all_workers_of_a_round_assign_alike_is_right_and_nothing_is_said(k
     assert trained(servers(1, mode="sync"), metrics=[Largest], kind=kind)[1:] == ({"largest": [1.0] * 2, "loss": ANY}, [])
 
 
+class Rows(Largest):
+    """Counts rows, otherwise than by a sum of the variable itself."""
+
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.found.assign(plain.ops.add(self.found, float(y.shape[0])))
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_what_workers_of_a_round_assign_of_what_was_counted_before_is_named(eager: bool) -> None:
+    _, history, (message,) = trained(servers(2, mode="sync"), metrics=[Rows], run_eagerly=eager)
+    assert "'largest/found'" in message
+    assert "of what was counted before" in message
+    assert history["largest"] == [32.0] * 2, "half of the rows"
+
+
 def test_what_workers_some_rounds_apart_assign_is_named() -> None:
     assert len(trained(servers(2, mode="bounded", staleness=2), lambda: Counting(adds=False), metrics=[Largest])[2]) == 2
 
