@@ -60,7 +60,8 @@ class _Distributed(StrategyModel):
 
         Under parameter servers, ``steps_per_execution`` is how many steps go to a worker at once, as one closure; "auto" takes as few as
         keep the messages of closures below 5 % of the time, as forecast from the devices and the network, and no more than a worker's share
-        of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.)
+        of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.) In rounds (``mode="sync"`` and ``"bounded"``) each step
+        is a closure, whatever is given.
 
         With ``run_eagerly=True`` the Python code of layers, of the loss, of metrics and of steps of the user's own runs in every step,
         with values, as in Keras on JAX: it may print them, stop in a debugger, decide by them, and raise errors. Numbers are those of the
