@@ -33,12 +33,19 @@ __all__ = [
 NOT_CALLED = {"fit": "make_train_function", "evaluate": "make_test_function", "predict": "make_predict_function"}
 """Methods that Keras' loops call and these do not."""
 
+RETURNED = {
+    "train_step": "logs and the new state",
+    "test_step": "logs and the new state",
+    "predict_step": "outputs and the new values of the variables that are not trained",
+}
+"""What a step of the user's own returns."""
+
 OF_A_STEP = ("train_step", "compute_metrics", "compute_loss_and_updates", "stateless_compute_loss")
 """Where one of these is the user's own, a step is what ``train_step`` does. (compute_loss is called either way.)"""
 
 
 def require_inherited(model: StrategyModel, caller: str) -> None:
-    """Refuse an overridden method that this loop would not call.
+    """Refuse an overridden method that this loop would not call, or one that does not take the state.
 
     Raises:
         FailedPreconditionError: one is.
@@ -49,6 +56,22 @@ def require_inherited(model: StrategyModel, caller: str) -> None:
             f"{type(model).__name__} overrides {name}, but {caller} runs steps on a strategy's tasks, not in a loop of its own. Override "
             f"{name.split('_')[1]}_step instead, or write the loop with @sd.function."
         )
+    _require_state(model, f"{name.split('_')[1]}_step")
+
+
+def _require_state(model: StrategyModel, name: str) -> None:
+    """Refuse a step of the user's own without the state, as Keras has it on other backends.
+
+    Raises:
+        FailedPreconditionError: it is one.
+    """
+    found = inspect.signature(getattr(model, name)).parameters.values()
+    parameters = [parameter for parameter in found if parameter.default is parameter.empty]
+    if len(parameters) == 1 and parameters[0].kind is not parameters[0].VAR_POSITIONAL:
+        raise FailedPreconditionError(
+            f"{type(model).__name__}.{name} takes {parameters[0].name} alone, as Keras has it on TensorFlow and PyTorch. On JAX it is "
+            f"stateless: {name}(self, state, data) returns {RETURNED[name]}."
+        )
 
 
 def has_own_step(model: StrategyModel) -> bool:
@@ -57,14 +80,7 @@ def has_own_step(model: StrategyModel) -> bool:
     Raises:
         FailedPreconditionError: a ``train_step`` without the state, as Keras has it on other backends.
     """
-    parameters = [
-        parameter for parameter in inspect.signature(model.train_step).parameters.values() if parameter.default is parameter.empty
-    ]
-    if len(parameters) == 1 and parameters[0].kind is not parameters[0].VAR_POSITIONAL:
-        raise FailedPreconditionError(
-            f"{type(model).__name__}.train_step takes {parameters[0].name} alone, as Keras has it on TensorFlow and PyTorch. On JAX it is "
-            "stateless: train_step(self, state, data) returns logs and the new state."
-        )
+    _require_state(model, "train_step")
     return overrides(model, OF_A_STEP)
 
 

@@ -242,3 +242,34 @@ def test_fit_without_numerics_has_times_and_no_losses(make: Callable[[Any], Any]
     assert (history.epoch, history.history) == ([0, 1], {})
     with pytest.raises(sd.errors.FailedPreconditionError, match="numerics"):
         model.fit(DATA, epochs=2, steps_per_epoch=2, verbose=0, validation_data=DATA)
+
+
+class WithoutState(keras.Sequential):
+    """Steps as Keras has them on TensorFlow."""
+
+    def test_step(self, data: Any) -> Any:
+        return {}
+
+    def predict_step(self, data: Any) -> Any:
+        return data
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "evaluate": lambda model: model.evaluate(X, LABELS, verbose=0),
+    "test_on_batch": lambda model: model.test_on_batch(X, LABELS),
+    "fit": lambda model: model.fit(X, LABELS, validation_data=(X, LABELS), verbose=0),
+    "predict": lambda model: model.predict(X, verbose=0),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_step_without_the_state_is_refused_before_anything_runs(name: str) -> None:
+    with sd.MirroredStrategy(2).scope():
+        model = WithoutState([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    step = "predict_step" if name == "predict" else "test_step"
+    with pytest.raises(
+        sd.errors.FailedPreconditionError, match=rf"WithoutState.{step} takes data alone.*{step}\(self, state, data\) returns"
+    ):
+        CALLS[name](model)
+    assert int(model.optimizer.iterations.numpy()) == 0
