@@ -80,6 +80,22 @@ def test_compute_metrics_of_the_users_own_is_followed_by_evaluate_and_fit() -> N
     assert list(found) == list(wanted) and found["largest"] == pytest.approx(wanted["largest"], rel=1e-6)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("data", [X, {"a": X}], ids=["array", "dict"])
+def test_a_predict_step_of_the_users_own_gets_arrays_as_from_keras_in_no_tuple(data: Any, strategy: str) -> None:
+    def make(namespace: Any) -> Any:
+        class Mine(namespace.Sequential):
+            def predict_step(self, state: Any, data: Any) -> Any:
+                return keras.ops.sum(data["a"] if isinstance(data, dict) else data, axis=-1), state[1]
+
+        model = Mine([keras.Input((6,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    ours, expected = both(make, strategy)
+    np.testing.assert_allclose(ours.predict(data, verbose=0), expected.predict(data, verbose=0), rtol=1e-5)
+
+
 def test_compute_loss_and_predict_step_of_the_users_own_are_called() -> None:
     def make(namespace: Any) -> Any:
         class Mine(namespace.Sequential):

@@ -104,7 +104,6 @@ def prediction(model: StrategyModel, given: Sequence[int], missing: MissingRows)
             return predict(data, values)
 
     def predict(data: Tree, values: list[jax.Array]) -> Tree:
-        data = data if isinstance(data, tuple) else (data,)
         if own:
             others = _with(_read(model.non_trainable_variables), given, values)
             return model.predict_step((_read(model.trainable_variables), others), data)[0]
@@ -137,7 +136,7 @@ def prediction_in_turn(model: StrategyModel, numbers: Sequence[int]) -> Forward:
         data = next(iterator)
         given = _with(_read(model.non_trainable_variables), numbers, state)
         with explaining_fixed_batches(model, unpack_x_y_sample_weight(data)[0]):
-            outputs, after = model.predict_step((_read(model.trainable_variables), given), data if isinstance(data, tuple) else (data,))
+            outputs, after = model.predict_step((_read(model.trainable_variables), given), data)
         return outputs, [after[number] for number in numbers]
 
     return step

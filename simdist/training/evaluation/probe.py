@@ -92,16 +92,15 @@ def _probe_test(model: StrategyModel, batch: Example) -> Probe:
 def _probe_prediction(model: StrategyModel, batch: Example) -> Probe:
     others = model.non_trainable_variables
     data = _shapes(batch)
-    given = data if isinstance(data, tuple) else (data,)
 
     def step(trained: Tree, state: Tree, data: Tree) -> Tree:
         outputs, after = model.predict_step((trained, state), data)
         return after, outputs
 
-    traced = jaxpr_of(step, _avals(model.trainable_variables), _avals(others), given)
+    traced = jaxpr_of(step, _avals(model.trainable_variables), _avals(others), data)
     changed = _changed(traced, others, len(model.trainable_variables))
     may_be_split = not changed and not _has_fixed_batch(model, batch)
-    return Probe(may_be_split and not _rows_know_of_others(lambda *args: step(*args)[1], model, given, may_be_fixed=False), changed)
+    return Probe(may_be_split and not _rows_know_of_others(lambda *args: step(*args)[1], model, data, may_be_fixed=False), changed)
 
 
 def _changed(traced: Tree, others: Sequence[KerasVariable], first: int) -> tuple[int, ...]:
