@@ -90,7 +90,7 @@ class Exporter(Protocol):
             export_path: the directory of this exporter, which need not exist.
             checkpoint_path: of the checkpoint that was evaluated.
             eval_result: the metrics by name.
-            is_the_final_export: whether the training is over.
+            is_the_final_export: whether `max_steps` are done; False where the data, or a listener, end the training before.
 
         Returns:
             What `train_and_evaluate` is to return for it.
