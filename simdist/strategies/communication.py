@@ -50,7 +50,8 @@ class CommunicationOptions:
         bytes_per_pack: gradients travel in packs, the last layer's first; a new one begins after one with more bytes than this.
             0: all in one.
         timeout_seconds: how long the first replica at a collective waits for the last; None for ever. One that cannot end because bytes
-            were lost, or a task is paused or gone without a word, is given up after as long; with None after 30 s.
+            were lost, or a task is paused or gone without a word, is given up after as long; with None after 30 s. Where a notebook drives
+            the workers it hears their heartbeats, and gives up one that was silent for 5 s, however long this is.
         implementation: a `CommunicationImplementation`, or its name.
         algorithm: one all-reduce by its name ("ring", "recursive doubling", ...), whatever the implementation would choose.
         num_packs: the number of equal parts into which gradients are cut, whatever their layers; default 1.
