@@ -53,10 +53,10 @@ class _Distributed(StrategyModel):
     def compile(self, *args: KerasArgument, evaluation_steps_per_execution: int | None = None, **options: KerasArgument) -> None:
         """As `keras.Model.compile`; steps that were traced for an earlier one are traced again.
 
-        Replicas add up what a metric adds to its variables, as in tf.distribute: a metric of your own that assigns (a running
-        maximum) needs variables with another ``aggregation``. And replicas weigh their losses by rows, as fits a mean. Losses that are
-        given here may also be sums over the rows: functions are tried, with two rows and with four. The values of a loss that is
-        neither (`keras.losses.Dice`) are averaged over the replicas, by rows.
+        Replicas add up what a metric adds to its variables, as in tf.distribute: a metric of your own that assigns (a moving average)
+        needs variables with another ``aggregation``; for a maximum there is none, and `evaluate` gives it. And replicas weigh their losses
+        by rows, as fits a mean. Losses that are given here may also be sums over the rows: functions are tried, with two rows and with
+        four. The values of a loss that is neither (`keras.losses.Dice`) are averaged over the replicas, by rows.
 
         Under parameter servers, ``steps_per_execution`` is how many steps go to a worker at once, as one closure; "auto" takes as few as
         keep the messages of closures below 5 % of the time, as forecast from the devices and the network, and no more than a worker's share
