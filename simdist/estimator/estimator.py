@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import jax
 import numpy as np
 
-from simdist.arguments import whole_number
+from simdist.arguments import flag, whole_number
 from simdist.checkpoint import latest_checkpoint
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
@@ -64,7 +64,7 @@ class Estimator:
         warm_start_from: to be left out; load weights in model_fn.
 
     Raises:
-        TypeError: model_fn is no function, or config no `RunConfig`.
+        TypeError: model_fn is no function, config no `RunConfig`, or params no dict.
         InvalidArgumentError: model_fn takes other arguments, the two directories differ, or tasks of a cluster have none.
 
     Example:
@@ -101,6 +101,8 @@ class Estimator:
             raise InvalidArgumentError(
                 f"warm_start_from={warm_start_from!r} is not known here. Let model_fn make layers with these weights."
             )
+        if params is not None and not isinstance(cast("object", params), Mapping):
+            raise TypeError(f"params is {params!r:.200}; expected a dict, such as {{'rate': 0.1}}")
         require_model_fn(model_fn, params)
         self.config = with_directory(config or RunConfig(), model_dir)
         self._model_fn = model_fn
@@ -212,6 +214,7 @@ class Estimator:
         """
         refuse_hooks(hooks)
         _require_steps(steps, None)
+        directory = self.eval_dir(name)
         strategy = self._strategies.evaluation
         runner = ReplicaRunner(strategy, self._dataset_fn(input_fn, ModeKeys.EVAL, steps))
         model, trained = self._model(ModeKeys.EVAL, strategy, runner, checkpoint_path or latest_checkpoint(self.model_dir))
@@ -220,7 +223,7 @@ class Estimator:
         while (steps is None or done < steps) and runner.advance(model.step, 1):
             done += 1
         results = dict(sorted({**model.results(), "global_step": trained}.items()))
-        Summaries(self.eval_dir(name), strategy.is_chief).write(trained, strategy.engine.now, results)
+        Summaries(directory, strategy.is_chief).write(trained, strategy.engine.now, results)
         return results
 
     def predict(
@@ -248,6 +251,7 @@ class Estimator:
             NotFoundError, OutOfRangeError: as `evaluate`.
         """
         refuse_hooks(hooks)
+        by_examples = flag(yield_single_examples, "yield_single_examples")
         strategy = self._strategies.one_device
         runner = ReplicaRunner(strategy, self._dataset_fn(input_fn, ModeKeys.PREDICT, 1))
         model, _ = self._model(ModeKeys.PREDICT, strategy, runner, checkpoint_path or latest_checkpoint(self.model_dir))
@@ -255,7 +259,7 @@ class Estimator:
         try:
             while runner.advance(model.step, 1):
                 found = chosen(self._finished(jax.tree_util.tree_map(np.asarray, runner.values())), predict_keys)
-                yield from examples(found) if yield_single_examples else [found]
+                yield from examples(found) if by_examples else [found]
         finally:
             self._models[ModeKeys.PREDICT] = model
 
@@ -271,7 +275,13 @@ class Estimator:
         return latest_checkpoint(self.model_dir)
 
     def eval_dir(self, name: str | None = None) -> str:
-        """The directory of the event files of an evaluation."""
+        """The directory of the event files of an evaluation.
+
+        Raises:
+            TypeError: the name is no text.
+        """
+        if name is not None and not isinstance(cast("object", name), str):
+            raise TypeError(f"name is {name!r:.200}; expected the name of an evaluation, such as 'test'")
         return str(Path(self.model_dir, f"eval_{name}" if name else "eval"))
 
     def get_variable_names(self) -> list[str]:

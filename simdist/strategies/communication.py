@@ -92,8 +92,8 @@ class CommunicationOptions:
         object.__setattr__(self, "implementation", CommunicationImplementation(str(word).upper()))
         if self.compression is not None:
             CompressedSum(self.compression)
-        if self.algorithm is not None and self.algorithm not in ALL_REDUCE:
-            raise InvalidArgumentError(f"algorithm={self.algorithm!r} is not known. {did_you_mean(self.algorithm, ALL_REDUCE)}")
+        if self.algorithm is not None and self.algorithm not in list(ALL_REDUCE):  # a list has no hash
+            raise InvalidArgumentError(f"algorithm={self.algorithm!r} is not known. {did_you_mean(str(self.algorithm), ALL_REDUCE)}")
 
     def of_gradients(self) -> dict[str, bool]:
         """Which of the options that concern gradients alone say something."""
@@ -118,6 +118,20 @@ class CommunicationOptions:
         if wanted:
             raise InvalidArgumentError(f"{', '.join(wanted)} concern gradients: give them to the strategy, not to one call.")
         return options
+
+    @staticmethod
+    def of_gather(options: Any) -> CommunicationOptions | None:
+        """Options for one all-gather, checked.
+
+        Raises:
+            InvalidArgumentError: as `of_call`; or an algorithm, which is one of an all-reduce.
+        """
+        checked = CommunicationOptions.of_call(options)
+        if checked is not None and checked.algorithm is not None:
+            raise InvalidArgumentError(
+                f"algorithm={checked.algorithm!r} is that of an all-reduce, and an all-gather is always a ring. Leave it out."
+            )
+        return checked
 
     def merge(self, other: CommunicationOptions | None) -> CommunicationOptions:
         """These options, overruled by what `other` says that is not its default.

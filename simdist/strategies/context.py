@@ -83,7 +83,7 @@ class ReplicaContext:
             axis: from 0; negative counts from the end.
 
         Raises:
-            InvalidArgumentError: a scalar, or an axis that is not there.
+            InvalidArgumentError: a scalar, an axis that is not there, or options with the algorithm of an all-reduce.
         """
         return self.strategy.all_gather_in_replica(value, axis, options)
 

@@ -279,7 +279,7 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
 
     def all_gather_in_replica(self, value: Any, axis: int, options: Any = None) -> Any:
         """See `ReplicaContext.all_gather`."""
-        return reduction.all_gather(value, axis, CommunicationOptions.of_call(options))
+        return reduction.all_gather(value, axis, CommunicationOptions.of_gather(options))
 
     def merge_in_replica(self, merge_fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """See `ReplicaContext.merge_call`."""

@@ -258,6 +258,10 @@ def test_predictions_that_cannot_be_given_are_refused(tmp_path: Path) -> None:
     estimator = deep(tmp_path)
     with pytest.raises(InvalidArgumentError, match=r"predict_keys=\['z'\], but model_fn predicts \['twice', 'y'\]"):
         next(estimator.predict(batches(12), ["z"]))
+    with pytest.raises(TypeError, match="yield_single_examples is 'no'"):
+        next(estimator.predict(batches(12), yield_single_examples="no"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="name is 3"):
+        estimator.evaluate(batches(12), steps=1, name=3)  # type: ignore[arg-type]
     uneven = Estimator(lambda features, mode: EstimatorSpec(mode, predictions={"a": features["x"], "b": jnp.ones(3)}), tmp_path)
     with pytest.raises(InvalidArgumentError, match="different numbers of rows"):
         next(uneven.predict(batches(12)))
@@ -267,6 +271,8 @@ def test_predictions_that_cannot_be_given_are_refused(tmp_path: Path) -> None:
 def test_what_an_estimator_is_made_with_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError, match="config is 3"):
         Estimator(model_fn, config=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"params is \[1\]; expected a dict"):
+        Estimator(model_fn, params=[1])  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="the RunConfig has model_dir='a'"):
         Estimator(model_fn, "b", sd.estimator.RunConfig("a"))
     with pytest.raises(InvalidArgumentError, match="warm_start_from"):

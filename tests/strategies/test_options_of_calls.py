@@ -88,3 +88,23 @@ def test_other_options_are_refused(call: Callable[..., Any], options: Any, messa
             operations.reduce("sum", value, options=options)
         with pytest.raises(InvalidArgumentError, match=message):
             operations.batch_reduce("sum", [(value, None)], options)
+
+
+def test_an_all_gather_has_no_algorithm_of_an_all_reduce() -> None:
+    """It is a ring, whatever was asked for."""
+    strategy = sd.MirroredStrategy(2)
+
+    def replica(options: Any) -> Any:
+        context = sd.get_replica_context()
+        assert context is not None
+        return context.all_gather(jnp.ones((1,)), 0, options)
+
+    assert strategy.run(lambda: replica(sd.CommunicationOptions(implementation="NCCL"))).values[0].shape == (2,)
+    with pytest.raises(InvalidArgumentError, match="algorithm='ring' is that of an all-reduce, and an all-gather is always a ring"):
+        strategy.run(lambda: replica(sd.CommunicationOptions(algorithm=RING)))
+
+
+@pytest.mark.parametrize("algorithm", [[RING], 3, "rings"])
+def test_what_is_no_algorithm_is_refused(algorithm: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"algorithm=.* is not known"):
+        sd.CommunicationOptions(algorithm=algorithm)

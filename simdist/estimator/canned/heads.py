@@ -162,9 +162,11 @@ def classification_head(n_classes: int, label_vocabulary: Sequence[str] | None) 
 
     Raises:
         InvalidArgumentError: fewer than two, or another number of names.
-        TypeError: n_classes is no integer.
+        TypeError: n_classes is no integer, or the names are no list.
     """
     count = whole_number(n_classes, "n_classes", 2)
+    if isinstance(label_vocabulary, str):
+        raise TypeError(f"label_vocabulary is {label_vocabulary!r:.200}; expected a list of names, such as ['no', 'yes']")
     names = None if label_vocabulary is None else tuple(label_vocabulary)
     if names is not None and (len(names) != count or len(set(names)) != count):
         raise InvalidArgumentError(f"label_vocabulary={list(names)!r}; expected {count} different names, as n_classes={count}.")

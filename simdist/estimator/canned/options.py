@@ -66,6 +66,8 @@ class DeepOptions:
         """
         if dropout is not None:
             number(dropout, "dropout", below=1.0)
+        if not isinstance(cast("object", hidden_units), Iterable):
+            raise TypeError(f"hidden_units is {hidden_units!r}; expected a list of the units of each layer, such as [16, 8]")
         units = tuple(whole_number(size, "hidden_units", 1) for size in hidden_units)
         return cls(units, activation_fn, dropout, flag(batch_norm, "batch_norm"))
 

@@ -234,7 +234,9 @@ def test_names_that_an_optimizer_leaves_out_of_weight_decay_are_left_out(tmp_pat
         (lambda: LinearClassifier(COLUMNS, n_classes=1), ValueError, "n_classes is 1"),
         (lambda: LinearClassifier(COLUMNS, label_vocabulary=["a", "a"]), ValueError, "2 different names"),
         (lambda: DNNRegressor([4], [COLOURS]), ValueError, "Wrap it: indicator_column"),
+        (lambda: LinearClassifier(COLUMNS, label_vocabulary="ab"), TypeError, "expected a list of names"),
         (lambda: DNNRegressor([0], COLUMNS), ValueError, "hidden_units is 0"),
+        (lambda: DNNRegressor(3, COLUMNS), TypeError, "expected a list of the units"),  # type: ignore[arg-type]
         (lambda: DNNClassifier([4], COLUMNS, dropout=1.0), ValueError, "dropout=1.0"),
         (lambda: DNNClassifier([4], COLUMNS, batch_norm=1), TypeError, "batch_norm"),  # type: ignore[arg-type]
     ],
