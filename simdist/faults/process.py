@@ -25,7 +25,7 @@ from simdist.faults.shapes import LastingFault, TaskFault
 
 __all__ = ["Crash", "LoseHost", "Pause", "Preempt", "Slow"]
 
-RESTART = declare.seconds("seconds from the death on, or None for never", optional=True)
+RESTART = declare.seconds("seconds from the death on; None is for never", optional=True)
 
 
 @dataclass(eq=False)

@@ -115,6 +115,6 @@ def test_the_table_of_kinds_has_a_row_for_each_parameter() -> None:
     assert "| slow_link | bandwidth_factor | number | 1 or more, and finite | that divides the bandwidth |" in rows
     assert "| drop | probability | number | more than 0, and at most 1 | that it befalls a message |" in rows
     assert (
-        "| crash | restart_after | number | 0 or more, and less than 1e+15 s, or None | seconds from the death on, or None for never |"
+        "| crash | restart_after | number | 0 or more, and less than 1e+15 s, or None | seconds from the death on; None is for never |"
         in rows
     )
