@@ -96,8 +96,8 @@ class Effects(Protocol):
         """Record an instant at a task's lane."""
         ...
 
-    def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
-        """Call a function after a delay. Only where it is `awaited` a wait may count on it; otherwise it keeps no run alive."""
+    def at(self, second: float, function: Callable[[], None], awaited: bool = False) -> None:
+        """Call a function exactly at a second. Only where it is `awaited` a wait may count on it; otherwise it keeps no run alive."""
         ...
 
     def expect_silence(self) -> None:

@@ -63,7 +63,7 @@ class Faults(FaultPlan):
         if fault.silences:
             self.effects.expect_silence()
         if fault.trigger.at is not None:
-            self.effects.later(fault.trigger.at - self.effects.now, lambda: self._begin(fault), awaited=fault.may_end_waits)
+            self.effects.at(fault.trigger.at, lambda: self._begin(fault), awaited=fault.may_end_waits)
         else:
             self._waiting = (*self._waiting, fault)
             if self._step_ended not in self.effects.step_ended:
@@ -133,7 +133,7 @@ class Faults(FaultPlan):
         if heal is not None and ends_s is not None:
             if fault.silences:
                 self.effects.silent_until(ends_s)
-            self.effects.later(ends_s - self.effects.now, lambda: self._end(fault, heal), awaited=fault.silences)
+            self.effects.at(ends_s, lambda: self._end(fault, heal), awaited=fault.silences)
 
     def _end(self, fault: Fault, heal: Heal) -> None:
         fault.healed_s = self.effects.now

@@ -104,6 +104,12 @@ class Clock:
         self.after(delay_s, self._fire_daemon, function)
         self.daemons += 1
 
+    def at(self, second: float, function: Callable[[], object], is_daemon: bool) -> None:
+        """Call `function()` at a second to come, to its last bit: a sum of the present one and a delay may be another."""
+        self.daemons += is_daemon
+        entry = self._fire_daemon if is_daemon else lambda call: call()
+        heappush(self.queue, (max(second, self.now), NORMAL, next(self.sequence), entry, function))
+
     def _fire_daemon(self, function: Callable[[], object]) -> None:
         self.daemons -= 1
         function()

@@ -115,9 +115,9 @@ class FakeEffects:
     def is_over(self, task: str | None) -> bool:
         return not self.is_open or task in self.gone
 
-    def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
+    def at(self, second: float, function: Callable[[], None], awaited: bool = False) -> None:
         self._serial += 1
-        heapq.heappush(self._due, (self.now + delay_s, self._serial, function))
+        heapq.heappush(self._due, (second, self._serial, function))
 
     def ask(self, predicate: Callable[[Any], Any]) -> bool:
         return bool(predicate(self))

@@ -117,11 +117,8 @@ class SimulatedEffects:
         if task in self.world.tasks:
             self.world.tasks[task].trouble = number
 
-    def later(self, delay_s: float, function: Callable[[], None], awaited: bool = False) -> None:
-        if awaited:
-            self.world.clock.after(delay_s, lambda _: function())
-        else:
-            self.world.clock.after_daemon(delay_s, function)
+    def at(self, second: float, function: Callable[[], None], awaited: bool = False) -> None:
+        self.world.clock.at(second, function, is_daemon=not awaited)
 
     def ask(self, predicate: Callable[[Any], object]) -> bool:
         with self.world.clock.asking():
