@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, cast
 
+import numpy as np
+
 from simdist.arguments import END_S, number, whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.faults.base import Fault
@@ -41,11 +43,12 @@ class Command:
     Args:
         at_s: the virtual second at which it is injected.
         fault: as in the JSON of a plan of faults, for example ``{"kind": "crash", "task": "worker:1"}``. Without ``"at"`` or
-            ``"after_steps"`` it begins at once.
+            ``"after_steps"`` it begins at once. The command has a copy, as JSON holds it.
         after_events: how many events have happened before it; None: all that are due until `at_s`.
 
     Raises:
         InvalidArgumentError: a second or a number that is none, or a fault that is not known.
+        TypeError: no number, or no fault.
 
     Example:
         >>> Command(0.5, {"kind": "slow", "task": "worker:0", "factor": 3.0, "until": 2.0})
@@ -57,9 +60,10 @@ class Command:
     after_events: int | None = None
 
     def __post_init__(self) -> None:
-        number(self.at_s, "at_s", below=END_S)
-        if self.after_events is not None:
-            whole_number(self.after_events, "after_events", 0)
+        after_events = None if self.after_events is None else whole_number(self.after_events, "after_events", 0)
+        as_json = {"at_s": number(self.at_s, "at_s", below=END_S), "fault": plain_command_fault(self.fault), "after_events": after_events}
+        for name, value in as_json.items():
+            object.__setattr__(self, name, value)
         self.fault_at(self.at_s)
 
     def fault_at(self, now_s: float) -> Fault:
@@ -84,12 +88,14 @@ def plain_command_fault(fault: Fault | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(fault, Fault):
         fault = plain_fault(fault)
     if not isinstance(cast("object", fault), Mapping):
-        raise TypeError(f"inject was given {fault!r}; give it a fault, or a dict such as {{'kind': 'crash', 'task': 'worker:1'}}.")
+        raise TypeError(f"fault is {fault!r:.200}; expected a fault, or a dict such as {{'kind': 'crash', 'task': 'worker:1'}}")
     return {name: _plain(value) for name, value in fault.items()}
 
 
 def _plain(value: Any) -> Any:
     """A figure as JSON holds it, also one of numpy, and a list of its own."""
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, (bool, str)):
         return value
     if isinstance(value, Integral):

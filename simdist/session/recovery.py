@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
@@ -141,6 +141,7 @@ def recovery(session: Session, command: Command, loss: Callable[[Any], float] | 
     Raises:
         InvalidArgumentError: the session has no such command.
         FailedPreconditionError: called by a running program.
+        TypeError: it is no session.
 
     Example:
         >>> import simdist as sd
@@ -156,6 +157,8 @@ def recovery(session: Session, command: Command, loss: Callable[[Any], float] | 
         >>> [phase.name for phase in story.phases], round(story.cost_s, 2)
         (['detection', 'decision', 'restoration', 'afterwards'], 0.75)
     """
+    if not isinstance(cast("object", session), Session):
+        raise TypeError(f"session is {session!r:.200}; expected an sd.Session, whose run can be repeated without the fault")
     commands = session.commands
     if command not in commands:
         raise InvalidArgumentError(f"{command!r} is no command of this session. It has {commands!r}.")

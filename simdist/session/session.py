@@ -102,8 +102,11 @@ class Session(SessionView, Uncopied, instead="session.fork(session.now) is anoth
         """Go on until a goal, for example a `Moment` of a run with the same commands, or the end of a `Frame`.
 
         Raises:
-            As `advance`.
+            TypeError: it is no goal.
+            Otherwise as `advance`.
         """
+        if not callable(getattr(goal, "budget", None)):
+            raise TypeError(f"goal is {goal!r:.200}; expected a goal, such as session.moment(). To a second goes advance(until=...).")
         self._require_outside("advance")
         self._require_open("advance")
         self._branch.advance(goal)

@@ -42,6 +42,7 @@ def share(session: Session, name: str | None = None) -> str:
     Raises:
         InvalidArgumentError: hardware of a class of your own, more commands than a text holds, or a program without a name.
         FailedPreconditionError: the cluster computes on JAX devices of this machine, or the session is closed.
+        TypeError: it is no session.
 
     Example:
         >>> import simdist as sd
@@ -52,6 +53,8 @@ def share(session: Session, name: str | None = None) -> str:
         >>> sd.open_share(sd.share(session), programs={"wait": wait})
         Session(paused at 1.000000 s, 0 commands)
     """
+    if not isinstance(cast("object", session), Session):
+        raise TypeError(f"session is {session!r:.200}; expected an sd.Session, whose run another person can do again")
     found = getattr(session.program, "__name__", None) if name is None else name
     if not isinstance(found, str) or not found or (name is None and found == "<lambda>"):
         raise InvalidArgumentError(f"The program {session.program!r} has no name. Give it one: share(session, name='training').")
