@@ -360,6 +360,7 @@ def _require_jobs(what: str, by_job: Mapping[str, object], spec: ClusterSpec) ->
 def _checked_hardware(hardware: Device | Mapping[str, Device] | None, spec: ClusterSpec) -> Device | Mapping[str, Device]:
     if isinstance(hardware, Mapping):
         _require_jobs("hardware", hardware, spec)
+        return dict(hardware)  # what its maker does with it later is of no other run
     return hardware if hardware is not None else models.laptop_cpu
 
 
@@ -370,4 +371,6 @@ def _checked_disks(disks: DiskModel | Mapping[str, DiskModel] | None, spec: Clus
     for model in by_job.values():
         if not isinstance(model, DiskModel):
             raise TypeError(f"disks holds {model!r}; expected a DiskModel, such as simdist.hardware.ssd, or a dict from job to DiskModel")
+    if isinstance(disks, Mapping):
+        return dict(disks)
     return disks if disks is not None else models.nvme

@@ -43,6 +43,15 @@ def test_cluster_of_a_resolver_has_its_tasks() -> None:
     assert sd.Cluster(sd.SimpleClusterResolver(sd.ClusterSpec({"worker": 2, "ps": 1}))).tasks == ["chief:0", "worker:0", "worker:1", "ps:0"]
 
 
+def test_tables_of_hardware_and_disks_that_are_changed_later_change_no_fresh_cluster() -> None:
+    hardware, disks = {"worker": sd.hardware.a100}, {"worker": sd.hardware.hdd}
+    cluster = sd.Cluster({"worker": 1}, hardware=hardware, disks=disks)
+    hardware["worker"], disks["worker"] = sd.hardware.laptop_cpu, sd.hardware.ssd
+    again = cluster.fresh()
+    assert again.hardware == {"worker": sd.hardware.a100} and again.disks == {"worker": sd.hardware.hdd}
+    assert again.world.task("worker:0").device == sd.hardware.a100
+
+
 def test_hardware_may_be_that_of_the_chief_who_is_always_there() -> None:
     cluster = sd.Cluster({"worker": 1}, hardware={"chief": sd.hardware.v100}, seed=-3)
     assert cluster.fresh().seed == -3
