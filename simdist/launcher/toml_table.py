@@ -5,12 +5,12 @@ Invariant: every error names the file, the key with the tables in which it stand
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from simdist.arguments import END_S
 from simdist.errors import InvalidArgumentError, NotFoundError, did_you_mean
 
 __all__ = ["TomlTable", "read_toml"]
@@ -110,8 +110,8 @@ class TomlTable:
         if key not in self.values:
             return otherwise
         value = self.values[key]
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 <= value < math.inf:
-            raise self.wrong(key, "a number of seconds, 0 or more")
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 <= value < END_S:
+            raise self.wrong(key, f"a number of seconds, 0 or more, and less than {END_S:g}")
         return float(value)
 
     def table(self, key: str) -> TomlTable:
