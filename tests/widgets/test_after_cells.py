@@ -13,6 +13,7 @@ from IPython.core.events import EventManager
 import simdist as sd
 from simdist_widgets.after_cells import after_each_cell
 from simdist_widgets.fault_console import FaultConsole
+from simdist_widgets.recorded_branches import count_rows
 
 
 @pytest.fixture
@@ -45,6 +46,21 @@ def test_a_console_shows_what_a_cell_has_done_to_its_session(events: EventManage
     session.rewind(0.5)
     end_cell(events)
     assert (console.state["state"], console.state["now_s"]) == ("paused", 0.5)
+
+
+def test_events_that_take_no_time_are_shown_too(events: EventManager) -> None:
+    def program(cluster: sd.Cluster) -> None:
+        for mark in ("first", "second"):
+            cluster.trace.instant("chief:0", "mark", mark, cluster.now)
+            sd.sleep(0.0, cluster)
+
+    session = sd.Session(program, sd.Cluster({"worker": 2}))
+    console = FaultConsole(session)
+    end_cell(events)
+    session.advance(events=1)
+    end_cell(events)
+    assert (console.state["now_s"], console.state["events"]) == (0.0, 1)
+    assert count_rows(console._branches) == console._branches.present.feed.rows
 
 
 def test_runs_that_are_not_kept_do_not_run_again_at_the_end_of_a_cell(events: EventManager) -> None:

@@ -333,8 +333,8 @@ class SessionWidget(BaseWidget):
         """Show what a cell has done to the session behind the widget's back. A run that is not kept has not been moved."""
         shown, session = self.state, self.session
         if self._playing is None and session.is_kept:
-            now = session.now, session.state, len(session.commands)
-            if now != (shown["now_s"], shown["state"], len(shown["commands"])):
+            now = session.now, session.moment().events, session.state, len(session.commands)
+            if now != (shown["now_s"], shown["events"], shown["state"], len(shown["commands"])):
                 self.show()
 
     def _store(self) -> None:
