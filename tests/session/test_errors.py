@@ -13,6 +13,7 @@ import session_programs as programs
 import simdist as sd
 from session_programs import CRASH, digest_without_faults, session_of
 from simdist import errors
+from simdist.runtime.simulated.uncontended import AloneOnLinks
 from simdist.session import Command
 from simdist.session.branch import MOST_RUNS
 
@@ -67,6 +68,23 @@ def test_ctrl_c_between_events_pauses_and_the_run_goes_on_unchanged() -> None:
 
 def signal_once() -> None:
     signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_a_collective_is_timed_within_an_event_loses_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, signals = AloneOnLinks._done, [signal.SIGINT]
+
+    def interrupted(self: AloneOnLinks, rank: int) -> None:
+        if signals:
+            signal.raise_signal(signals.pop())
+        done(self, rank)
+
+    monkeypatch.setattr(AloneOnLinks, "_done", interrupted)
+    session = session_of("workers from a notebook")
+    with pytest.raises(KeyboardInterrupt):
+        session.advance()
+    assert session.state == "paused"
+    session.advance()
+    assert (session.state, session.digest()) == ("finished", digest_without_faults("workers from a notebook"))
 
 
 def test_second_ctrl_c_while_an_event_happens_ends_the_program() -> None:

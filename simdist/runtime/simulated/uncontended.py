@@ -6,11 +6,13 @@ and on links of its own, and not again.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 
 from simdist.runtime.simulated.transfers import BYTES_SENT, RoutedSchedule, Transfers
 from simdist.runtime.simulated.transport import Transport
-from simdist.simulation.kernel import Clock
+from simdist.simulation.kernel import Clock, Gate
+from simdist.simulation.loop import FEW_EVENTS, run_events, run_many_events
 from simdist.simulation.network import Link, SharedLinks
 from simdist.trace import Trace
 
@@ -44,12 +46,17 @@ class AloneOnLinks:
         """Let so many seconds pass since all have begun."""
         moment = self.clock.gate()
         self.clock.after(elapsed_s, moment.open)
-        self.clock.wait(moment, "a moment of a collective")
+        self._run_until(moment, "a moment of a collective")
 
     def go_on_until_done(self, ranks: Iterable[int]) -> None:
         """Let time pass until these ranks are done."""
         for rank in ranks:
-            self.clock.wait(self._ends[rank], "the end of a collective")
+            self._run_until(self._ends[rank], "the end of a collective")
+
+    def _run_until(self, gate: Gate, what: str) -> None:
+        # Without a wait of the clock, which notes Ctrl-C and raises it: it is for the clock in whose event all of this happens.
+        run_events(self.clock, gate, what, [], FEW_EVENTS)
+        run_many_events(self.clock, gate, what, [], sys.maxsize)
 
     def _done(self, rank: int) -> None:
         self.seconds[rank] = self.clock.now
