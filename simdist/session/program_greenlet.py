@@ -16,6 +16,7 @@ import greenlet
 
 from simdist import debugging
 from simdist.process_state import TaskContext, active
+from simdist.session.program_interrupts import ProgramInterrupts
 
 __all__ = ["Ended", "ProgramGreenlet"]
 
@@ -44,12 +45,18 @@ class ProgramGreenlet:
         self._stream = io.StringIO()
         self._debugging: list[bool | None] = []  # the position of the switch that the program has turned; empty: that of its caller
         self._num_ends = 0
+        self._interrupts = ProgramInterrupts()
         self._greenlet = greenlet.greenlet(play)
 
     @property
     def is_alive(self) -> bool:
         """Whether the program has begun and has not ended."""
         return bool(self._greenlet)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has begun and has ended."""
+        return self._greenlet.dead
 
     @property
     def output(self) -> str:
@@ -72,18 +79,20 @@ class ProgramGreenlet:
         self._switch(lambda: self._greenlet.throw(Ended))
 
     def _switch(self, enter: Callable[[], object]) -> None:
-        self._greenlet.parent = greenlet.getcurrent()
-        own, stream, began = active.context, sys.stdout, time.perf_counter()
-        sys.stdout = self._stream
-        self._context.replace(own)
-        try:
-            with suppress(greenlet.GreenletExit), self._debugging_of_its_own():
-                enter()
-        finally:
-            self._context = active.context
-            own.replace(self._context)
-            sys.stdout = stream
-            self.real_s += time.perf_counter() - began
+        with self._interrupts.between_states() as put_off:
+            self._greenlet.parent = greenlet.getcurrent()
+            own, stream, began = active.context, sys.stdout, time.perf_counter()
+            sys.stdout = self._stream
+            self._context.replace(own)
+            try:
+                if not put_off:
+                    with suppress(greenlet.GreenletExit), self._debugging_of_its_own(), self._interrupts.of_the_program():
+                        enter()
+            finally:
+                self._context = active.context
+                own.replace(self._context)
+                sys.stdout = stream
+                self.real_s += time.perf_counter() - began
 
     @contextmanager
     def _debugging_of_its_own(self) -> Iterator[None]:

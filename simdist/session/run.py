@@ -199,6 +199,10 @@ class ProgramRun:
             before, self.state = self.state, "running"
             try:
                 enter()
+            except BaseException as error:
+                if self._playing.has_ended and self.state == "running":
+                    self._fail(error)  # Ctrl-C, around the program's own code
+                raise
             finally:
                 if self.state == "running":
                     self.state = before
@@ -212,11 +216,12 @@ class ProgramRun:
         except Ended:
             self.state = "closed"
         except BaseException as error:
-            self.error, self.state = error, "failed"
-            if isinstance(error, KeyboardInterrupt):
-                error.add_note(
-                    f"Ctrl-C has ended the program of this session at {self.now:.6f} s. Go back with session.rewind(t), and go on."
-                )
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.error, self.state = error, "failed"
+        if isinstance(error, KeyboardInterrupt):
+            error.add_note(f"Ctrl-C has ended the program of this session at {self.now:.6f} s. Go back with session.rewind(t), and go on.")
 
     def before_events(self) -> tuple[int, float]:
         if self.state == "paused":

@@ -56,7 +56,7 @@ def test_a_fault_is_a_command_as_its_dict_is() -> None:
 
 @pytest.mark.parametrize("fault", ["crash", None, [1], 0.5])
 def test_what_is_no_fault_is_refused_with_what_was_given(fault: Any) -> None:
-    with pytest.raises(TypeError, match="fault is .*; expected a fault, or a dict such as"):
+    with pytest.raises(TypeError, match=r"fault is .*; expected a fault, or a dict such as"):
         Command(0.0, fault)
 
 
