@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
+from simdist.arguments import flag
 from simdist.errors import notes_of
 
 __all__ = ["debug", "is_on", "position", "report", "turn", "users_line"]
@@ -51,6 +52,9 @@ class debug(AbstractContextManager[None]):  # it is called like a function
     Args:
         on: False switches it off.
 
+    Raises:
+        TypeError: it is neither True nor False.
+
     Example:
         >>> import simdist as sd
         >>> with sd.debug():
@@ -62,7 +66,7 @@ class debug(AbstractContextManager[None]):  # it is called like a function
 
     def __init__(self, on: bool = True) -> None:
         self._before = is_on()
-        _switch["on"] = on
+        _switch["on"] = flag(on, "on")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         _switch["on"] = self._before

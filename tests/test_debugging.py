@@ -124,3 +124,10 @@ def test_a_paused_program_that_debugs_leaves_its_caller_alone() -> None:
         fork.advance()
     assert (session.result, fork.result) == ([False, True, False], [True, True, True])
     assert not debugging.is_on()
+
+
+def test_a_word_is_no_position_of_the_switch() -> None:
+    word: Any = "off"
+    with pytest.raises(TypeError, match="on is 'off'; expected True or False"):
+        sd.debug(word)
+    assert not debugging.is_on()
