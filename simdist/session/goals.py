@@ -72,12 +72,15 @@ class Frame(Goal):
     """Until a virtual second, but no longer than some seconds of the clock on the wall, from now on.
 
     Args:
-        until_s: the virtual second.
+        until_s: the virtual second; more than there is time for: the end.
         real_s: seconds.
+
+    Raises:
+        InvalidArgumentError: the second is none.
     """
 
     def __init__(self, until_s: float, real_s: float) -> None:
-        self.until_s = min(until_s, LAST_S)
+        self.until_s = number(min(until_s, LAST_S), "until_s")
         self.ends = time.perf_counter() + real_s
 
     def budget(self, run: ProgramRun) -> tuple[int, float] | None:
@@ -102,8 +105,9 @@ class Moment(Goal):
     is_over: bool = False
 
     def __post_init__(self) -> None:
-        number(self.now_s, "now_s", below=END_S)
-        whole_number(self.events, "events", 0)
+        # Kept as Python's own: the clock stands at this second, and with 32 bits all that comes would be rounded.
+        object.__setattr__(self, "now_s", number(self.now_s, "now_s", below=END_S))
+        object.__setattr__(self, "events", whole_number(self.events, "events", 0))
 
     @classmethod
     def of(cls, run: ProgramRun) -> Moment:

@@ -1,7 +1,8 @@
-"""A command is plain data of its own: nothing that its maker does later changes it, and it always has a text."""
+"""Commands and goals are plain data of their own: nothing that their maker does later changes them, and they have a text."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 
 import simdist as sd
 from session_programs import session_of
+from simdist.errors import InvalidArgumentError
 from simdist.faults.process import Crash
 from simdist.faults.triggers import Trigger
-from simdist.session import Command, commands_from_json, commands_to_json, recovery
+from simdist.session import Command, Frame, Moment, commands_from_json, commands_to_json, recovery
 
 SLOW = {"kind": "slow", "task": "worker:1", "factor": 2.0}
 
@@ -68,6 +70,18 @@ def test_what_is_no_goal_leaves_the_run_where_it_is() -> None:
         session.advance_to(before)
     session.advance()
     assert session.state == "finished"
+
+
+@pytest.mark.parametrize("goal", [Moment(np.float32(0.05), 0), Frame(np.float32(0.05), 60.0)])
+def test_the_clock_is_never_of_32_bits(goal: Moment | Frame) -> None:
+    session = sd.Session(lambda cluster: sd.sleep(1.0, cluster), sd.Cluster({"worker": 1}))
+    session.advance_to(goal)
+    assert (type(session.now), session.now) == (float, float(np.float32(0.05)))
+
+
+def test_a_frame_until_no_second_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="until_s=nan must be a finite number"):
+        Frame(math.nan, 1.0)
 
 
 @pytest.mark.parametrize("use", [sd.share, lambda given: recovery(given, Command(0.0, SLOW))])
