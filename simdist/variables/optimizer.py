@@ -333,7 +333,7 @@ def _built_for(optimizer: KerasOptimizer, variables: Sequence[Variable]) -> Sequ
     built = [own_variable(variable) for variable in trained_variables(optimizer)]
     unknown = [variable.name for variable in variables if not any(variable is own for own in built)]
     if unknown or None in built:
-        names = ", ".join(str(shown_name(variable)) for variable in trained_variables(optimizer))
+        names = ", ".join(str(shown_name(variable)) for variable in trained_variables(optimizer)) or "no variables"
         raise InvalidArgumentError(
             f"{type(optimizer).__name__} was built for {names}, and is now to change {', '.join(unknown) or 'others'}. Apply "
             "it to all variables from the first step on, call its build() with all of them, or make a new optimizer."

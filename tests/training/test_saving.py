@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,22 @@ def test_a_model_is_loaded_into_a_strategy_and_outside_of_all(make: Any, saved_b
             np.testing.assert_allclose(loaded.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-6, atol=1e-7)
         found, wanted = (loaded.fit(X, Y, shuffle=False, verbose=0).history["loss"] for loaded in (inside, outside))
         assert found == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("make", [sequential, functional])
+def test_a_file_of_the_older_format_is_loaded_into_a_strategy(make: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "m.h5")
+    make(plain).save(path)
+    strategy = sd.MirroredStrategy(2)
+    losses = []
+    scopes: list[Any] = [contextlib.nullcontext(), strategy.scope()]
+    for scope in scopes:
+        with scope:
+            model: Any = keras.models.load_model(path, compile=False)
+            model.compile(keras.optimizers.SGD(0.1), "mse")
+        losses.append(model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0).history["loss"])
+        assert (model.simdist_strategy is strategy) == (scope is scopes[1])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
 
 
 def test_keras_opens_files_of_ours_without_simdist(tmp_path: Path) -> None:
