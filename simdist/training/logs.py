@@ -63,10 +63,12 @@ class StepLogs:
         logs = average_logs(shares_of_all(strategy, shares))
         known = {name: metrics[name] for name in self._counted() if name in logs}
         own = {name: log for name, log in self.model.simdist_state.metric_logs.items() if name in logs and not self._names(name, log)}
-        return logs | known | pythonify_logs({name: log.value(strategy) for name, log in own.items()})
+        return logs | known | pythonify_logs({name: log.value(strategy, metrics) for name, log in own.items()})
 
     def _names(self, name: str, log: MetricLog) -> bool:
         """Whether Keras' own logs have this one under the name; of metrics of one name they have the last."""
+        if log.metric is None:
+            return False
         named = [metric for metric in self.model.metrics if metric.name == name]
         return name == log.name and (not named or named[-1] is log.metric)
 

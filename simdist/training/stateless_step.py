@@ -214,9 +214,10 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool, missing: Mi
         counters = known[shapes]
         alone = tracer.num_replicas == 1 and not counts_alone
         with _opened(StatelessStep(rows, weight, counters, alone)) as own, of_global_batch(weight), _weighed_behind(tracer, weight):
-            with noted_results() as results:
-                logs, state = model.train_step(own.state_of(model), data)
-            model.simdist_state.metric_logs = results.among(logs, model.metrics_variables, state[3])
+            given = own.state_of(model)
+            with noted_results(model) as results:
+                logs, state = model.train_step(given, data)
+            model.simdist_state.metric_logs = results.among(logs, model.metrics_variables, given[3], state[3])
             own.keep(model, state)
         return jnp.float32(rows), jax.tree_util.tree_map(jnp.asarray, logs) if model.run_eagerly else logs
 

@@ -15,6 +15,12 @@ from simdist import keras
 X = np.random.default_rng(0).normal(size=(21, 3)).astype(np.float32)
 Y = X.sum(1, keepdims=True) ** 2
 
+SERVED: dict[str, Any] = {
+    "workers of servers": {},
+    "workers in rounds": {"mode": "sync"},
+    "several devices": {"devices_per_worker": 2},
+}
+
 STRATEGIES: dict[str, Any] = {
     "mirrored": lambda: sd.MirroredStrategy(2),
     "several workers": lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2})),
@@ -141,3 +147,45 @@ def test_a_log_is_the_result_of_its_own_metric_where_another_one_has_the_name(st
     assert list(found) == list(expected)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-5, err_msg=name)
+
+
+def collected(k: Any, counts_first: bool, x: Any, **options: Any) -> tuple[dict[str, list[float]], list[float]]:
+    """What `fit` logs, and the batches' log "f", of a model that overrides both methods by which Keras collects results."""
+
+    class Collecting(k.Sequential):
+        def __init__(self, layers: Any) -> None:
+            super().__init__(layers)
+            self.hits, self.misses = k.metrics.Sum(name="hits"), k.metrics.Sum(name="misses")
+
+        def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+            results = {} if counts_first else super().compute_metrics(x, y, y_pred, sample_weight)
+            self.hits.update_state(k.ops.cast(y_pred > y, "float32"))
+            self.misses.update_state(k.ops.cast(y_pred <= y, "float32"))
+            results = super().compute_metrics(x, y, y_pred, sample_weight) if counts_first else results
+            return results | {"caught": self.hits.result(), "of a batch": 2.0 * self.hits.result()}
+
+        def get_metrics_result(self) -> Any:
+            hits, misses = self.hits.result(), self.misses.result()
+            return {**super().get_metrics_result(), "f": hits / (hits + 3.0 * misses)}
+
+    model, seen = Collecting([k.Input((3,)), k.layers.Dense(1, kernel_initializer="ones")]), list[float]()
+    model.compile(k.optimizers.SGD(0.0), "mse", metrics=["mae"])
+    batches = plain.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(logs["f"]))
+    return model.fit(x, epochs=2, verbose=0, callbacks=[batches], **options).history, seen
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, *SERVED])
+def test_what_get_metrics_result_computes_is_of_all_rows_also_where_compute_metrics_adds_logs(strategy: str) -> None:
+    expected, expected_batches = collected(plain, True, X, y=Y, batch_size=8, shuffle=False)
+    served = SERVED.get(strategy)
+    chosen = STRATEGIES[strategy]() if served is None else sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}), **served)
+    data = sd.Dataset.from_tensor_slices((X, Y)).batch(8)
+    with chosen.scope():
+        found, batches = collected(keras, True, data)
+        late, _ = collected(keras, False, data)
+    assert list(found) == list(expected)
+    for name in set(expected) - {"of a batch"}:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, err_msg=name)
+    np.testing.assert_allclose(batches[2::3], expected_batches[2::3], rtol=1e-5)  # the closures of a round end together
+    # Where they count after the results are collected, plain Keras gives those before the last batch; these are of all.
+    np.testing.assert_allclose(late["f"], expected["f"], rtol=1e-5)
