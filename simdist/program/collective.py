@@ -60,6 +60,7 @@ class GradientOptions(Protocol):
         gathers_rows: whether the gradient of a table may travel as rows.
         tables_apart: whether each table of which rows are looked up has a collective of its own.
         reads_rows: whether replicas read rows of tables together, too.
+        in_order: whether updates and collectives keep the order in which they were traced.
     """
 
     @property
@@ -70,6 +71,8 @@ class GradientOptions(Protocol):
     def tables_apart(self) -> bool: ...
     @property
     def reads_rows(self) -> bool: ...
+    @property
+    def in_order(self) -> bool: ...
     def fallback(self) -> GradientOptions | None:
         """Other options, for replicas whose gradients of tables have led to different collectives; None: there are none."""
         ...

@@ -3,9 +3,10 @@
 Every equation and every marker gets a *stage*. Stage s first does its markers (batches, reads, updates, collectives) and
 then its pure equations, as one kernel. An equation belongs to the latest stage of its inputs; a marker that needs the
 result of an equation of stage s belongs to stage s + 1; an update comes after earlier updates, and a read after the
-updates of its variable, or by a rule that keeps it. Equations that need nothing (constants, iotas) are repeated in each stage that uses
-them, so that ten equal steps give ten equal kernels. An equation that does more than to give results (``jax.debug.print``) is computed
-once, whether or not they are used.
+updates of its variable, or by a rule that keeps it. Where replicas wait for each other at updates, too, updates and collectives keep the
+order in which they were traced, whatever each of them needs. Equations that need nothing (constants, iotas) are repeated in each stage
+that uses them, so that ten equal steps give ten equal kernels. An equation that does more than to give results (``jax.debug.print``) is
+computed once, whether or not they are used.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def cut(
     rebuild: Rebuild,
     num_replicas: int = 1,
     of_all: Callable[[int], int] = lambda count: count,
+    in_order: bool = False,
 ) -> Program:
     """Make the program of a traced step.
 
@@ -66,16 +68,18 @@ def cut(
         rebuild: puts the flat results back into the structure that the step returned.
         num_replicas: that take the step together.
         of_all: how many ids all replicas have together, by the number that this one has.
+        in_order: whether updates and collectives keep the order in which they were traced.
     """
     closed, markers = with_row_reads(name, closed, markers, num_replicas, of_all)
-    return _Cutter(name, without_dead_reads(closed, markers, MARKER), markers).program(rebuild)
+    return _Cutter(name, without_dead_reads(closed, markers, MARKER), markers, in_order).program(rebuild)
 
 
 class _Cutter:
-    def __init__(self, name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker]) -> None:
+    def __init__(self, name: str, closed: jex_core.ClosedJaxpr, markers: Sequence[Marker], in_order: bool) -> None:
         self.name = name
         self.jaxpr = closed.jaxpr
         self.markers = markers
+        self.in_order = in_order
         self.stage: dict[Var, int] = {}  # of variables that depend on a marker; others are free
         self.producer: dict[Var, JaxprEqn] = {}  # pure equations only
         self.marker_stage: dict[int, int] = {}
@@ -121,12 +125,12 @@ class _Cutter:
             marker = self._marker(eqn)
             if marker is None:
                 # Collectives run in the order in which they were traced, whatever else each replica does.
-                stage = last_collective = max(stage, last_collective)
+                stage = last_collective = max(stage, last_collective, last_update if self.in_order else 0)
             elif isinstance(marker, (ReadMarker, RowsMarker)):
                 by_rules = [at for rule, at in applied if rule.changes(marker.variable)]
                 stage = max(updated.get(id(marker.variable), 0), *by_rules, 0)
             elif isinstance(marker, (UpdateMarker, CheckMarker)):
-                stage = last_update = max(stage, last_update)
+                stage = last_update = max(stage, last_update, last_collective if self.in_order else 0)
                 if isinstance(marker, UpdateMarker):
                     changed = [handle for variable in marker.variables for handle in (variable, *variable.overlapping())]
                     updated.update((id(handle), stage) for handle in changed)

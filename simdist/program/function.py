@@ -212,6 +212,7 @@ class StepFunction:
         closed = tracer.trace(lambda: self._results(call, tracer, kept, structures), example)
         if tracer.collectives:
             require_outside_of_inner_programs(closed.jaxpr)
+        in_order = tracer.options is not None and tracer.options.in_order
         program = replace(
             cut(
                 self.name,
@@ -220,6 +221,7 @@ class StepFunction:
                 lambda arrays: jax.tree_util.tree_unflatten(structures[0], kept.put_back(arrays)),
                 tracer.num_replicas,
                 tracer.of_all,
+                in_order,
             ),
             seconds=self.seconds,
             counts=self.counts,
@@ -231,7 +233,7 @@ class StepFunction:
             self.examined_by(program)
         if self.run_eagerly:
             program = eager_program(program, tracer, lambda tracer: self._results(call, tracer, Results(), []), has_example)
-        return with_joined_updates(program)
+        return program if in_order else with_joined_updates(program)
 
     def _results(self, call: BoundCall, tracer: Tracer, kept: Results, structures: list[TreeStructure]) -> list[Array]:
         """Run the step's Python; its arrays, flat. All else of what it returns goes to `kept`, and its structure to `structures`."""

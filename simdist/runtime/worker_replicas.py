@@ -23,7 +23,7 @@ from simdist.runtime.joint_rows import joint_reads
 from simdist.runtime.linked import ApplyAll, LinkedCollective, LinkedProgram, ReadWithRows
 from simdist.runtime.replicas import Communication
 
-__all__ = ["LinkedReplicas", "LocalReplicas", "ReadOrder", "ReplicaCalls", "require_same_order"]
+__all__ = ["LinkedReplicas", "LocalReplicas", "ReadOrder", "ReplicaCalls", "have_same_order", "require_same_order"]
 
 
 class Feed(Protocol):
@@ -107,6 +107,11 @@ class LinkedReplicas:
     def counted_reads(self) -> CountedReads:
         """Their reads of what they have counted before in the step, to which all of them come."""
         return counted_reads(self.programs)
+
+
+def have_same_order(programs: Sequence[LinkedProgram]) -> bool:
+    """Whether replicas come to their collectives and updates in one order."""
+    return len({tuple(_order(program)) for program in {id(program): program for program in programs}.values()}) == 1
 
 
 def require_same_order(programs: Sequence[LinkedProgram]) -> None:

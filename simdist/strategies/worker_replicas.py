@@ -9,6 +9,7 @@ Variables are on servers, one value for the replicas of all workers. One with ag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 import jax
@@ -30,7 +31,7 @@ from simdist.program.taken_batches import fits_at_once
 from simdist.runtime.base import Engine
 from simdist.runtime.joint_rows import fitted, read_alike
 from simdist.runtime.linked import LinkedProgram
-from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls, require_same_order
+from simdist.runtime.worker_replicas import LinkedReplicas, LocalReplicas, ReplicaCalls, have_same_order, require_same_order
 from simdist.strategies.communication import CommunicationOptions, GroupCommunication
 from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.synchronous.replica_arguments import ReplicaArguments, require_count
@@ -68,7 +69,7 @@ class WorkerReplicas:
         self.count = count
         communication = GroupCommunication(strategy.engine, CommunicationOptions())
         self.local = LocalReplicas(tuple(f"gpu:{number}" for number in range(count)), communication)
-        self._traced: OfLiving[StepFunction, dict[bool, ReplicaPrograms]] = OfLiving(KEPT_SIGNATURES)
+        self._traced: OfLiving[StepFunction, dict[GradientPolicy, ReplicaPrograms]] = OfLiving(KEPT_SIGNATURES)
         self._fitted: OfLiving[StepFunction, BoundedCache[tuple[Program, ...], list[Program]]] = OfLiving(KEPT_SIGNATURES)
 
     # -- variables ------------------------------------------------------------------------------------------------
@@ -121,19 +122,23 @@ class WorkerReplicas:
             StopIteration: an iterator has not enough elements left.
             InvalidArgumentError: the replicas do not change the same variables in the same order.
         """
-        linked = self._linked(fn, call, worker, self.strategy.moves_rows)
+        policy = GradientPolicy(by_rows=self.strategy.moves_rows, tables_apart=self.strategy.moves_rows, reads_rows=True)
+        linked = self._linked(fn, call, worker, policy)
         if not read_alike(linked):
             warn_of_different_lookups(fn.name)
-            linked = self._linked(fn, call, worker, False)
+            policy = replace(policy, by_rows=False, tables_apart=False)
+            linked = self._linked(fn, call, worker, policy)
+        if not have_same_order(linked):
+            # A replica without rows may have its gradients, zeros, before what the others wait for.
+            linked = self._linked(fn, call, worker, replace(policy, in_order=True))
         require_same_order(linked)
         return LinkedReplicas(tuple(linked))
 
-    def _linked(self, fn: StepFunction, call: ReplicaCalls, worker: str, by_rows: bool) -> list[LinkedProgram]:
-        policy = GradientPolicy(by_rows=by_rows, tables_apart=by_rows, reads_rows=True)
+    def _linked(self, fn: StepFunction, call: ReplicaCalls, worker: str, policy: GradientPolicy) -> list[LinkedProgram]:
         traced = self._traced.get(fn, dict)
-        if by_rows not in traced:
-            traced[by_rows] = ReplicaPrograms(fn, self.count, 0, policy)
-        given = traced[by_rows].programs(call.calls)
+        if policy not in traced:
+            traced[policy] = ReplicaPrograms(fn, self.count, 0, policy)
+        given = traced[policy].programs(call.calls)
         programs = self._fitted.get(fn, lambda: BoundedCache(KEPT_SIGNATURES)).get(tuple(given), lambda: fitted(given))
         linked = [self.strategy.link(fn, program, worker) for program in programs]
         if any(program.version != self.strategy.store.layout.version for program in linked):

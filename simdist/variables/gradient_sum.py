@@ -40,6 +40,8 @@ class GradientPolicy:
         tables_apart: each table of which rows are looked up has a collective of its own, also where it is small. A main needs that: it does
             not know how many rows the others look up, and all must take part in the same collectives. Default False.
         reads_rows: replicas read rows of tables together, and say so where they cannot. Default False: each has the tables.
+        in_order: replicas wait for each other at updates, too, so updates and collectives keep the order in which they were traced. Default
+            False: a collective may come before an update that was traced before it.
         waits_for_all: whether each step waits for all replicas; default True.
     """
 
@@ -50,6 +52,7 @@ class GradientPolicy:
     by_rows: bool = True
     tables_apart: bool = False
     reads_rows: bool = False
+    in_order: bool = False
     waits_for_all: bool = True
 
     @property

@@ -70,6 +70,32 @@ def test_moving_averages_are_those_over_the_replicas() -> None:
         np.testing.assert_allclose(of_one, of_other, rtol=1e-5, atol=1e-6)
 
 
+def normalised_together() -> Any:
+    normalisation = keras.layers.BatchNormalization(momentum=0.7, synchronized=True)
+    return keras.Sequential([keras.layers.Dense(4, use_bias=False), normalisation, keras.layers.Dense(1)])
+
+
+def by_workers_of(**options: Any) -> sd.ParameterServerStrategy:
+    return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}, **options), devices_per_worker=2)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        servers,
+        lambda: servers(mode="sync"),
+        lambda: by_workers_of(engine="in_process"),
+        lambda: by_workers_of(engine="in_process", isolated=True),
+    ],
+    ids=["asynchronous", "in rounds", "without time", "isolated"],
+)
+def test_a_replica_without_rows_takes_part_in_a_normalisation_over_all_rows(strategy: Callable[[], Any]) -> None:
+    # Its gradients are zeros, which need nothing of what the others wait for; they must not come before the moving averages.
+    expected = outcome(sd.MirroredStrategy(2), normalised_together, ROWS)
+    for found, of_mirrored in zip(outcome(strategy(), normalised_together, ROWS), expected, strict=True):
+        np.testing.assert_allclose(found, of_mirrored, rtol=1e-4, atol=1e-5)
+
+
 def test_fit_of_several_workers_counts_each_row_once() -> None:
     strategy = servers(workers=2)
     seen = []
