@@ -130,7 +130,7 @@ class BoundedStaleness:
         """The rounds that are complete now, in order; each is given once.
 
         Args:
-            is_drained: whether no closure is queued, so that an idle worker will add nothing.
+            is_drained: whether no closure is queued, nor is one to come, so that an idle worker will add nothing.
         """
         rounds: list[Round] = []
         while self._is_complete(is_drained):

@@ -168,7 +168,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
             repeat = 1
         self._wait_for_room()
         with delayed_interrupts():  # a decision of the queue that is not carried out would never end
-            number, result = self.scheduled, Result(self.engine, self.scheduled, self._endings.require_end)
+            number, result = self.scheduled, Result(self.engine, self.scheduled, self._is_awaited)
             self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
             self.scheduled += 1
             self._watchdog.scheduled()
@@ -182,6 +182,16 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
             self._require_usable("schedule was called")
             self._raise_stored()
 
+    def expect(self, more: bool) -> None:
+        """Say whether closures are to be scheduled for which a round that is not full waits, until a caller waits for a closure."""
+        if self._executor.rounds is not None:
+            self._executor.rounds.expect(more)
+
+    def _is_awaited(self, number: int) -> None:
+        """A caller waits for a closure."""
+        self._endings.require_end(number)
+        self.expect(False)
+
     def join(self) -> None:
         """Wait for everything that was scheduled; raise the first error of a closure, once.
 
@@ -190,6 +200,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         """
         while self.pending:
             self._require_usable("join was called")
+            self.expect(False)
             self._joining.wait(lambda: f"{self.pending} closures (join: {self._workforce.tells()})")
         self._raise_stored()
 
@@ -198,6 +209,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self._raise_stored()
         if self.pending:
             self._endings.require_chief("done was called")
+            self.expect(False)
             self._polling.found(self.engine.now, "done() was False", self.pending)
         return self.pending == 0
 

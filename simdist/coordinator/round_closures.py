@@ -26,6 +26,10 @@ class RoundClosures:
         queue, workers: of the coordinator.
         decided: is called with what the queue decides.
         ended: is called when closures have ended.
+
+    Attributes:
+        expects_more: whether closures are to be scheduled as soon as the caller is done with something else, so that a round that is not
+            full waits for them though nothing is queued.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class RoundClosures:
         self.decided = decided
         self.ended = ended
         self.waiting: dict[int, Closure] = {}
+        self.expects_more = False
         self._replies: dict[int, Handle] = {}  # by ticket
         self._broken: BaseException | None = None  # why no further round can be applied
 
@@ -62,9 +67,15 @@ class RoundClosures:
         self._replies[ticket] = call
         self.policy.completed(attempt.worker, ticket, attempt.closure)
 
+    def expect(self, more: bool) -> None:
+        """Say whether more closures are to come; if not, a round that is not full waits no longer."""
+        was_expected, self.expects_more = self.expects_more, more
+        if was_expected and not more:
+            self.complete()
+
     def complete(self) -> None:
         """Let the servers apply the rounds that are complete; workers that have waited for that begin the next one."""
-        rounds = self.policy.complete_rounds(not self.queue.queue)
+        rounds = self.policy.complete_rounds(not self.queue.queue and not self.expects_more)
         for complete in rounds:
             try:
                 for ticket in complete.tickets:

@@ -5,6 +5,8 @@ A dataset is handed out batch by batch, so that an epoch visits each example onc
 
 Hooks of batches are called where a closure is scheduled, and where one has ended, in the order in which they end. Where a callback follows
 batches, only as many closures are scheduled as there are workers: what it changes counts for the next one, and it can end the training.
+In rounds the hooks of all closures that have ended come before the next ones are scheduled, and a round waits for those that are still to
+come: how long a callback takes does not decide who is in which round.
 """
 
 from __future__ import annotations
@@ -91,6 +93,7 @@ class CoordinatedSteps:
         self.step = train_step_of(model)
         self._logs = StepLogs(model)
         self._waits = Waits(strategy.engine)
+        self._in_rounds = strategy.serving.in_rounds
         self._ended: deque[Result] = deque()
         self._open: dict[Result, int] = {}  # closures that have not ended, with their numbers of steps
         self._number = 0  # of the next batch
@@ -130,18 +133,27 @@ class CoordinatedSteps:
             raise
 
     def _run(self, steps: int | None, per_closure: int, ahead: int | None, hooks: Hooks) -> None:
+        follows = ahead is not None
+        self.coordinator.expect(follows)
         for result, count in self._closures(steps, per_closure, hooks):
             self._open[result] = count
             self._since += count
             if hooks.quiet_every is not None and self._since >= hooks.quiet_every:
                 self._drain(hooks)
             while ahead is not None and len(self._open) >= ahead:
-                self._follow(hooks)
+                self._follow_some(hooks)
+            self.coordinator.expect(follows)
             if self.model.stop_training:
                 break
         while self._open:
             self._follow(hooks)
         self.coordinator.join()
+
+    def _follow_some(self, hooks: Hooks) -> None:
+        """Wait for the next closure that ends, or for a round, before more are scheduled."""
+        self._follow(hooks, is_last=False)
+        while self._in_rounds and self._ended:
+            self._follow(hooks, is_last=False)
 
     def _drain(self, hooks: Hooks) -> None:
         """Let all closures end, so that a backup can be saved."""
@@ -175,14 +187,20 @@ class CoordinatedSteps:
         self._ended.append(result)
         self._waits.let_go()
 
-    def _follow(self, hooks: Hooks) -> None:
+    def _follow(self, hooks: Hooks, is_last: bool = True) -> None:
         """Wait for the next closure that ends, and call the hooks of its batches.
+
+        Args:
+            hooks: of the batches.
+            is_last: whether all are scheduled that are to end before the next backup, or in this epoch.
 
         Raises:
             Exception: the closure's own error.
         """
         while not self._ended:
+            self.coordinator.expect(False)
             self._waits.wait(f"the next of {len(self._open)} closures (fit)")
+        self.coordinator.expect(not is_last)
         result = self._ended.popleft()
         if result.error is not None:
             self.coordinator.join()

@@ -46,7 +46,8 @@ class BackupAndRestore(keras.callbacks.BackupAndRestore):
 
     Args:
         backup_dir: of this training alone; on storage that all mains see.
-        save_freq: "epoch" (the default), or every how many batches, counted across epochs.
+        save_freq: "epoch" (the default), or every how many batches, counted across epochs. Steps under way end first: where workers of
+            parameter servers proceed in rounds, a round ends with each backup, so give a multiple of their number.
         double_checkpoint: True keeps the backup before the last one, too. Default False: a backup is whole or absent.
         delete_checkpoint: True (the default) deletes the backups when the training has ended; the directory stays.
         save_before_preemption: True saves when a task has got notice that its machine will be taken away, after the same step in all mains,
