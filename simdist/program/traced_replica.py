@@ -6,8 +6,9 @@ What is traced for one replica holds for all of its kind, unless the step asks f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, overload
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, overload
 
 import jax
 import jax.core
@@ -109,6 +110,17 @@ class TracedReplica:
         number = len(self.reported_constants)
         self.reported_constants.append(constant)
         return number >= len(self.shared) or not self.shared[number]
+
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """Inside, code of the step is traced once more, to learn of it: what replicas must agree on is that of the step alone."""
+        noted: list[list[Any]] = [self.collectives, self.global_sizes, self.given_sizes, self.reported_constants]
+        before = [list(notes) for notes in noted]
+        try:
+            yield
+        finally:
+            for notes, kept in zip(noted, before, strict=True):
+                notes[:] = kept
 
     def existing_variable(self, variable: VariableHandle) -> VariableHandle | None:
         """The variable that an earlier trace of the step created at this point; None: this is the first one."""

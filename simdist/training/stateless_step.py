@@ -151,12 +151,18 @@ def _counters(model: StrategyModel, data: Tree) -> frozenset[int]:
     metrics = model.metrics_variables
     others = StatelessStep(0, 1.0).state_of(model)[:3]
     avals = [jax.ShapeDtypeStruct(tuple(variable.shape), variable.dtype) for variable in metrics]
+    tracer = active_tracer()
+    assert tracer is not None
+    lookup_counts = dict(tracer.lookup_counts)
     try:
-        jaxpr = jaxpr_of(lambda counts: model.train_step((*others, counts), data)[1][3], avals).jaxpr
+        with tracer.observed():
+            jaxpr = jaxpr_of(lambda counts: model.train_step((*others, counts), data)[1][3], avals).jaxpr
     except Exception:
         if not model.run_eagerly:
             raise
         return frozenset(id(variable) for variable in metrics if variable.aggregation == "sum")
+    finally:
+        tracer.lookup_counts = lookup_counts
     return frozenset(id(variable) for variable, is_sum in zip(metrics, adds_up(jaxpr, jaxpr.invars, jaxpr.outvars), strict=True) if is_sum)
 
 

@@ -50,11 +50,11 @@ def compiled(strategy: Any, make: Callable[[], Any], **options: Any) -> Any:
     return model
 
 
-def outcome(strategy: Any, make: Callable[[], Any], rows: int) -> list[Any]:
+def outcome(strategy: Any, make: Callable[[], Any], rows: int, batch_size: int = 6) -> list[Any]:
     model, x, y = compiled(strategy, make), X[:rows], Y[:rows]
-    history = model.fit(x, y, batch_size=6, epochs=2, verbose=0, shuffle=False).history
-    evaluated = model.evaluate(x, y, batch_size=6, verbose=0)
-    return [history["loss"], history["mae"], evaluated, model.predict(x, batch_size=6, verbose=0), *model.get_weights()]
+    history = model.fit(x, y, batch_size=batch_size, epochs=2, verbose=0, shuffle=False).history
+    evaluated = model.evaluate(x, y, batch_size=batch_size, verbose=0)
+    return [history["loss"], history["mae"], evaluated, model.predict(x, batch_size=batch_size, verbose=0), *model.get_weights()]
 
 
 @pytest.mark.parametrize("make", [plain, OwnStep])
@@ -94,6 +94,27 @@ def test_a_replica_without_rows_takes_part_in_a_normalisation_over_all_rows(stra
     expected = outcome(sd.MirroredStrategy(2), normalised_together, ROWS)
     for found, of_mirrored in zip(outcome(strategy(), normalised_together, ROWS), expected, strict=True):
         np.testing.assert_allclose(found, of_mirrored, rtol=1e-4, atol=1e-5)
+
+
+class OwnSequential(keras.Sequential):
+    """A sequential model with a train_step of its own."""
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        logs, state = super().train_step(state, data)
+        return {**logs, "ones": keras.ops.mean(keras.ops.ones_like(data[0]))}, state
+
+
+def own_and_normalised_together() -> Any:
+    return OwnSequential(normalised_together().layers)
+
+
+@pytest.mark.parametrize("devices, rows", [(3, 5), (2, 7)])
+def test_a_train_step_takes_parts_of_which_some_had_the_size_before(devices: int, rows: int) -> None:
+    # Which of its metrics add up is found by tracing it for each size of a part, once.
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), devices_per_worker=devices)
+    found, expected = (outcome(each, own_and_normalised_together, rows, 3) for each in (strategy, sd.MirroredStrategy(devices)))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_fit_of_several_workers_counts_each_row_once() -> None:
