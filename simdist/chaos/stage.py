@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simdist.chaos.scenarios import Scenario
 from simdist.coordinator.remote_value import RemoteValue
 from simdist.errors import UnavailableError
+from simdist.program.arrays import ArrayLike
 from simdist.runtime.cluster import Cluster
 
 __all__ = ["Note", "Read", "Result", "Stage", "this_task"]

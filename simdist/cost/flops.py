@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import cast
 
 import jax
+from jax.core import ShapedArray
 from jax.extend import core as jex_core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.stages import Wrapped
@@ -91,7 +93,8 @@ def _flops_seen(closed: ClosedJaxpr) -> float:
 
 
 def _flops_once(jitted: Wrapped, closed: ClosedJaxpr) -> float:
-    specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
+    avals = [cast("ShapedArray", var.aval) for var in closed.jaxpr.invars]
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     with _a_cpu_by_default():
         analysis = jitted.trace(*specs).lower(lowering_platforms=("cpu",)).cost_analysis()
     if analysis is None:

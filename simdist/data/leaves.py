@@ -18,11 +18,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simdist.arguments import require_shallow
 from simdist.data.aligned import aligned_copy
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import ArrayLike
 from simdist.program.narrowing import kept_dtype, narrowed, require_numbers, require_unmasked
 
 __all__ = [

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from simdist.data import streams
 from simdist.data.batch import Batch, stack
@@ -18,6 +17,7 @@ from simdist.data.nodes import Node, Pass, Spec
 from simdist.data.streams import Pull
 from simdist.data.table import Table
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import ArrayLike
 from simdist.program.narrowing import narrowed
 
 __all__ = ["PaddedBatch", "shapes_to_boundary"]

@@ -146,8 +146,12 @@ class DataFlow(ABC, Generic[L]):
 def _closed_jaxprs(eqn: JaxprEqn) -> Iterator[tuple[Jaxpr, Sequence[object]]]:
     """The jaxprs in an equation, with their constants."""
     values = [item for value in eqn.params.values() for item in (value if isinstance(value, (tuple, list)) else (value,))]
-    consts = [value.consts if isinstance(value, ClosedJaxpr) else () for value in values if isinstance(value, (ClosedJaxpr, Jaxpr))]
+    consts = [_constants_of(value) for value in values if isinstance(value, (ClosedJaxpr, Jaxpr))]
     return zip(inner_jaxprs(eqn), consts, strict=True)
+
+
+def _constants_of(jaxpr: object) -> Sequence[object]:
+    return jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else ()
 
 
 def _is_called(eqn: JaxprEqn, jaxpr: Jaxpr) -> bool:

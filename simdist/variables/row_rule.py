@@ -20,7 +20,7 @@ import numpy as np
 
 from simdist.errors import DenseUpdateWarning
 from simdist.program.fixed_reads import traced_once
-from simdist.program.jaxprs import needed_for
+from simdist.program.jaxprs import aval_in, needed_for
 from simdist.program.kernels import Kernel, kernel_of
 from simdist.program.known_results import UnchangedInput, known_results
 from simdist.program.row_kernels import Port, local_rows, row_kernel_of
@@ -221,7 +221,7 @@ def leaves_rows_alone(slot_optimizer: SlotOptimizer, avals: Sequence[Aval], tabl
         gradients = [np.zeros(aval.shape, aval.dtype) if number in tables else None for number, aval in enumerate(avals)]
         results = known_results(closed, [*[None] * (len(avals) + len(state)), *gradients])
     kept = [*tables, *[len(avals) + number for number, spec in enumerate(state) if spec.shape in shapes]]
-    return all(results[number] == UnchangedInput(number, closed.in_avals[number].dtype.name) for number in kept)
+    return all(results[number] == UnchangedInput(number, aval_in(closed.jaxpr.invars[number]).dtype) for number in kept)
 
 
 def warn_of_whole_tables(names: Sequence[str]) -> bool:
