@@ -44,7 +44,8 @@ class Fault(ABC):
 
     Attributes:
         kind: its name in plans and in the trace.
-        silences: whether it makes a task silent, so that others wait for its heal or for a time-out.
+        silences: whether it makes a task silent, so that others wait for its heal or for a time-out. Where a kind says so, tasks send
+            heartbeats from its planning on; where it does not, from the moment at which it lays an effect that silences.
         disturbs: whether messages take another time because of it.
         may_end_waits: whether it may end a wait that nothing else can end; False where it only changes how long work takes that is under
             way. Such a wait goes on to the virtual second of a planned fault.

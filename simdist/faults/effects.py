@@ -19,9 +19,11 @@ class Effects(Protocol):
 
     Attributes:
         step_ended: listeners, called with the name of each task whose steps, or of a server updates, have become one more.
+        silences: how many effects were laid that may make a task silent.
     """
 
     step_ended: list[Callable[[str], None]]
+    silences: int
 
     @property
     def now(self) -> float:

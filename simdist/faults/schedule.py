@@ -129,11 +129,13 @@ class Faults(FaultPlan):
         if fault.silences or fault.disturbs:
             self.effects.disturb()
         fault.fired_s = self.effects.now
+        before = self.effects.silences
         heal = fault.begin(self.effects)
+        silences = fault.silences or self.effects.silences > before  # a kind of a user's own may not have announced it
         if heal is not None and ends_s is not None:
-            if fault.silences:
+            if silences:
                 self.effects.silent_until(ends_s)
-            self.effects.at(ends_s, lambda: self._end(fault, heal), awaited=fault.silences)
+            self.effects.at(ends_s, lambda: self._end(fault, heal), awaited=silences)
 
     def _end(self, fault: Fault, heal: Heal) -> None:
         fault.healed_s = self.effects.now

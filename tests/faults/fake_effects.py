@@ -33,6 +33,7 @@ class FakeEffects:
         self.is_open = True
         self.expects_silence = False
         self.is_disturbed = False
+        self.silences = 0
         self.gone: set[str] = set()
         self.lost_hosts: list[tuple[float, str, float | None, str]] = []
         self.lost_disks: list[tuple[float, str]] = []

@@ -25,12 +25,15 @@ class SimulatedEffects:
     Args:
         world: what faults touch.
         cluster: what predicates are asked about.
+
+    What makes tasks silent, or messages late, says so to the world by itself: the kind of fault that lays it may not have announced it.
     """
 
     def __init__(self, world: World, cluster: object) -> None:
         self.world = world
         self.cluster = cluster
         self.step_ended = world.step_ended
+        self.silences = 0
 
     @property
     def now(self) -> float:
@@ -65,6 +68,7 @@ class SimulatedEffects:
         self.world.crash(self.world.task(task), restart_after_s, reason, keep_disk)
 
     def lose_host(self, task: str, restart_after_s: float | None, reason: str) -> None:
+        self._fall_silent()
         self.world.lose_host(self.world.task(task), restart_after_s, reason)
 
     def preempt(self, task: str, notice_s: float, restart_after_s: float | None, reason: str) -> None:
@@ -83,24 +87,35 @@ class SimulatedEffects:
         return self.world.task(task).slow_by(factor)
 
     def pause(self, task: str) -> Heal:
+        self._fall_silent()
         return self.world.silence.pause(self.world.task(task))
 
     def cut(self, source: str, target: str) -> Heal:
+        self._fall_silent()
         return self.world.silence.cut(self.world.task(source), self.world.task(target))
 
     def drop(self, source: str, target: str, kinds: frozenset[str], probability: float) -> Heal:
+        self._fall_silent()
         return self._tell_listeners(self.world.disturbances.drop((source, target), kinds, probability))
 
     def delay(self, source: str, target: str, kinds: frozenset[str], probability: float, delay_s: float, spread_s: float) -> Heal:
+        self._fall_silent()
         return self._tell_listeners(self.world.disturbances.delay((source, target), kinds, probability, delay_s, spread_s))
 
     def duplicate(self, source: str, target: str, kinds: frozenset[str], probability: float) -> Heal:
+        self.disturb()
         return self.world.disturbances.duplicate((source, target), kinds, probability)
 
     def slow_link(self, source: str, target: str, bandwidth_factor: float, latency_factor: float) -> Heal:
+        self.disturb()
         heal = self.world.disturbances.slow((source, target), Narrowing(bandwidth_factor, latency_factor))
         self.world.transport.narrow(self.world.task(source), self.world.task(target))
         return self._tell_listeners(heal)
+
+    def _fall_silent(self) -> None:
+        self.silences += 1
+        self.expect_silence()
+        self.disturb()
 
     def _tell_listeners(self, heal: Heal) -> Heal:
         """Who listens for heartbeats may hear less, or more."""

@@ -1,0 +1,101 @@
+"""A kind of a user's own that lays what a kind of ours lays does the same, though it says nothing of silence and disturbances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.faults.base import KINDS, Fault
+from simdist.faults.effects import Effects, Heal
+from simdist.faults.messages import kinds_of
+from simdist.faults.shapes import LastingFault, TaskFault
+from simdist.faults.triggers import Trigger
+
+A, B = "worker:1", "worker:2"
+Lays = Callable[[Effects], Heal]
+Plans = Callable[[sd.Cluster], Fault]
+
+LAYS: dict[str, tuple[Lays, Plans]] = {
+    "cut": (lambda effects: effects.cut(A, B), lambda cluster: cluster.faults.partition(A, B, one_way=True, at=0.0013, until=0.05)),
+    "pause": (lambda effects: effects.pause(A), lambda cluster: cluster.faults.pause(A, at=0.0013, until=0.05)),
+    "drop": (
+        lambda effects: effects.drop(A, B, kinds_of(None), 1.0),
+        lambda cluster: cluster.faults.drop(A, B, at=0.0013, until=0.05),
+    ),
+    "delay": (
+        lambda effects: effects.delay(A, B, kinds_of(None), 1.0, 0.003, 0.0),
+        lambda cluster: cluster.faults.delay(A, B, seconds=0.003, at=0.0013, until=0.05),
+    ),
+    "duplicate": (
+        lambda effects: effects.duplicate(A, B, kinds_of(None), 1.0),
+        lambda cluster: cluster.faults.duplicate(A, B, at=0.0013, until=0.05),
+    ),
+    "slow link": (
+        lambda effects: effects.slow_link(A, B, 50.0, 3.0),
+        lambda cluster: cluster.faults.slow_link(A, B, bandwidth_factor=50.0, latency_factor=3.0, at=0.0013, until=0.05),
+    ),
+}
+
+
+@pytest.fixture
+def users_kind(request: pytest.FixtureRequest) -> Iterator[type[TaskFault]]:
+    lays, _ = LAYS[request.param]
+
+    @dataclass(eq=False)
+    class UsersOwn(TaskFault, LastingFault, kind="users_own"):
+        def lay(self, effects: Effects) -> Heal:
+            return lays(effects)
+
+    yield UsersOwn
+    del KINDS["users_own"]
+
+
+def outcome(plan: Plans) -> tuple[str, float]:
+    """How thirty steps of three workers end, and when."""
+    cluster = sd.Cluster({"worker": 3}, seed=1)
+    plan(cluster)
+    strategy = sd.MultiWorkerMirroredStrategy(cluster)
+    with strategy.scope():
+        variable = sd.Variable(np.zeros(40_000, np.float32), aggregation=sd.VariableAggregation.MEAN)
+
+    def replica_step() -> None:
+        context = sd.get_replica_context()
+        assert context is not None
+        variable.assign_add(context.all_reduce("sum", variable.value * 0 + 1.0))
+
+    @sd.function
+    def step() -> None:
+        strategy.run(replica_step)
+
+    try:
+        for _ in range(30):
+            step()
+    except sd.errors.TimedOutError as error:
+        return str(error), cluster.now
+    return str(variable.numpy()[0]), cluster.now
+
+
+@pytest.mark.parametrize(("users_kind", "kind"), [(kind, kind) for kind in LAYS], indirect=["users_kind"])
+def test_a_users_kind_disturbs_a_synchronous_step_as_ours_does(users_kind: type[TaskFault], kind: str) -> None:
+    users = outcome(lambda cluster: cluster.faults.add(users_kind(A, until=0.05, trigger=Trigger(at=0.0013))))  # type: ignore[call-arg]
+    ours = outcome(LAYS[kind][1])
+    assert users[0] == ours[0] and users[1] == pytest.approx(ours[1], rel=1e-9)
+    quiet_s = 0.024696
+    assert users[1] > quiet_s * 1.5 or kind == "duplicate"
+
+
+def test_a_users_kind_that_loses_a_machine_ends_a_step_that_waits_for_it() -> None:
+    @dataclass(eq=False)
+    class Gone(TaskFault, kind="gone"):
+        def begin(self, effects: Effects) -> None:
+            effects.lose_host(self.task, 0.2, "gone")
+
+    try:
+        with pytest.raises(sd.errors.UnavailableError, match="worker:1 is silent"):
+            outcome(lambda cluster: cluster.faults.add(Gone(A, trigger=Trigger(at=0.0013))))
+    finally:
+        del KINDS["gone"]
