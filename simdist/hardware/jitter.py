@@ -13,6 +13,7 @@ Not modelled: jitter that lasts (a slow machine stays slow: that is a fault, a s
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ NANOSECONDS = 1e9
 
 class Jitter(ABC):
     """The distribution of a factor on a program's time.
+
+    A class of your own draws from the given stream alone. Each stream gets a copy of the distribution, as it was given to the device: what
+    it counts is of that stream, and begins anew when a run is rewound.
 
     Example:
         >>> stream = np.random.Generator(np.random.PCG64(0))
@@ -54,7 +58,7 @@ class Jitter(ABC):
 
     def factors(self, stream: np.random.Generator) -> Factors:
         """The factors of one stream, one after the other, quickly."""
-        return Factors(self, stream)
+        return Factors(copy.deepcopy(self), stream)
 
 
 @dataclass(frozen=True)
@@ -223,9 +227,18 @@ class Factors:
     def draw(self) -> float:
         """The next factor."""
         if self._next == len(self._drawn):
-            self._drawn, self._next = self.jitter.block(self.stream, BLOCK).tolist(), 0
+            self._drawn, self._next = self._block(), 0
         self._next += 1
         return self._drawn[self._next - 1]
+
+    def _block(self) -> list[float]:
+        found = np.asarray(self.jitter.block(self.stream, BLOCK))
+        if found.shape != (BLOCK,) or found.dtype.kind not in "fiu":
+            raise InvalidArgumentError(
+                f"{type(self.jitter).__name__}.block(stream, {BLOCK}) gave {found.dtype}{list(found.shape)}; expected an array of "
+                f"{BLOCK} numbers, one factor each."
+            )
+        return found.tolist()
 
     def apply(self, seconds: float) -> float:
         """A duration times the next factor, in whole nanoseconds; without jitter the duration itself.

@@ -40,10 +40,10 @@ def plain_hardware(value: object) -> Any:
     """
     if isinstance(value, (tuple, list)):
         return [plain_hardware(item) for item in cast("tuple[object, ...]", value)]
-    if not is_dataclass(value) or isinstance(value, type):
+    if value is None or isinstance(value, (str, bool, int, float)):
         return value
     name = type(value).__name__
-    if KNOWN.get(name) is not type(value):
+    if not is_dataclass(value) or isinstance(value, type) or KNOWN.get(name) is not type(value):
         raise InvalidArgumentError(f"{value!r} has no text: its class is not one of simdist.hardware. {did_you_mean(name, KNOWN)}")
     figures = {item.name: getattr(value, item.name) for item in fields(value)}
     differing = {item.name: figures[item.name] for item in fields(value) if figures[item.name] != _default(item)}

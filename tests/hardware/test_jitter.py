@@ -165,3 +165,44 @@ def test_distributions_are_frozen_and_compare_by_value() -> None:
     assert LogNormal(0.1) == LogNormal(0.1) != LogNormal(0.2)
     with pytest.raises(dataclasses.FrozenInstanceError):
         LogNormal(0.1).sigma = 0.2  # pyright: ignore
+
+
+class Counting(Jitter):
+    """A user's own, which counts what it has drawn."""
+
+    mean = 1.0  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.blocks = 0
+
+    def block(self, stream: np.random.Generator, size: int) -> np.ndarray:
+        self.blocks += 1
+        return np.full(size, float(self.blocks))
+
+
+def test_what_a_jitter_counts_is_of_one_stream() -> None:
+    jitter = Counting()
+    assert draws(jitter).tolist() == draws(jitter).tolist()
+    assert jitter.blocks == 0
+
+
+class Gives(Jitter):
+    """A user's own, which gives this."""
+
+    mean = 1.0  # type: ignore[assignment]
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+
+    def block(self, stream: np.random.Generator, size: int) -> Any:
+        return self.given
+
+
+@pytest.mark.parametrize("given", [1.5, [], np.ones(3), np.ones((1024, 1)), ["a"] * 1024, np.ones(1024, complex)])
+def test_a_block_that_is_no_factor_for_each_program_is_refused(given: object) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"Gives\.block\(stream, 1024\) gave .*; expected an array of 1024 numbers"):
+        Gives(given).factors(stream()).draw()
+
+
+def test_a_block_may_be_a_list() -> None:
+    assert Gives([1.5] * 1024).factors(stream()).draw() == 1.5

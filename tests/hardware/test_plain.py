@@ -57,3 +57,17 @@ def test_machines_that_exist_are_read_back(preset: Any) -> None:
 def test_other_data_are_refused(plain: Any, message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=message):
         hardware_from_plain(plain)
+
+
+class PlainJitter(hardware.Jitter):
+    """A user's own, which is no dataclass."""
+
+    mean = 1.0  # type: ignore[assignment]
+
+    def block(self, stream: Any, size: int) -> Any:
+        return stream.random(size)
+
+
+def test_a_jitter_of_a_users_own_has_no_text() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"PlainJitter.* has no text: its class is not one of simdist\.hardware"):
+        plain_hardware(hardware.Device(jitter=PlainJitter()))

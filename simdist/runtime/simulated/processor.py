@@ -6,6 +6,7 @@ A task has one processor of its own; a strategy may give it more (``worker:0/gpu
 from __future__ import annotations
 
 from collections.abc import Hashable
+from numbers import Real
 from typing import Protocol
 
 from simdist.arguments import END_S
@@ -66,9 +67,16 @@ class Processor:
         seconds = self._seconds.get(cost)
         if seconds is None:
             declared = cost.seconds
-            seconds = self.device.seconds(cost.flops, cost.bytes_moved) if declared is None else declared
+            seconds = self._modelled(cost) if declared is None else declared
             self._seconds[cost] = seconds
         return self.occupy_for(now, seconds)
+
+    def _modelled(self, cost: Cost) -> float:
+        """What the device says, which may be of a class of a user's own."""
+        seconds: object = self.device.seconds(cost.flops, cost.bytes_moved)
+        if not isinstance(seconds, Real):
+            raise TypeError(f"{type(self.device).__name__}.seconds(flops, bytes) gave {seconds!r}; expected a number of seconds.")
+        return float(seconds)
 
     def occupy_for(self, now: float, seconds: float) -> tuple[float, float]:
         """Like `occupy`, for work with a duration of its own, before slowdowns of the task.
