@@ -21,8 +21,8 @@ Taught in lesson 01.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import Field, dataclass, field
+from typing import Any, ClassVar, Self
 
 from simdist.errors import InvalidArgumentError
 from simdist.faults.effects import Effects, Heal
@@ -64,6 +64,17 @@ class Fault(ABC):
     fired_s: float | None = field(default=None, init=False)
     healed_s: float | None = field(default=None, init=False)
     is_missed: bool = field(default=False, init=False)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """As of any class, if it has all its fields.
+
+        Raises:
+            InvalidArgumentError: it is no dataclass, so that what it declares itself, or has from one of several bases, is no field of it.
+        """
+        inherited = {name for base in cls.__mro__ for name in base.__dict__.get("__dataclass_fields__", ())}
+        if not inherited <= set(cls.__dataclass_fields__) or any(isinstance(value, Field) for value in cls.__dict__.values()):
+            raise InvalidArgumentError(f"{cls.__name__} has parameters and is no dataclass. Write @dataclass(eq=False) above its class.")
+        return super().__new__(cls)
 
     def __init_subclass__(cls, kind: str = "") -> None:
         """Enter a class that gives its name into `KINDS`; one without is a base of other kinds.

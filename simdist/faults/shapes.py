@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from simdist.errors import InvalidArgumentError
 from simdist.faults import parameters as declare
@@ -70,6 +70,11 @@ class LastingFault(Fault):
         for task in self.tasks:
             effects.note(self.kind, task, f"{self.kind} of {task}", **self.facts(task), **end)
         take_away = self.lay(effects)
+        if not callable(cast("object", take_away)):
+            raise TypeError(
+                f"{type(self).__name__}.lay(effects) returned {take_away!r}; expected what takes the effect away again, as "
+                "effects.slow(...) gives it. Write return effects.slow(...), or return all_of([...]) of several."
+            )
 
         def heal() -> None:
             for task in self.tasks:

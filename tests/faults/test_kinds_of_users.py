@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -12,6 +12,8 @@ import simdist as sd
 from simdist.faults.base import KINDS, Fault
 from simdist.faults.effects import Effects, Heal
 from simdist.faults.messages import kinds_of
+from simdist.faults.parameters import number
+from simdist.faults.process import Slow
 from simdist.faults.shapes import LastingFault, TaskFault
 from simdist.faults.triggers import Trigger
 
@@ -99,3 +101,52 @@ def test_a_users_kind_that_loses_a_machine_ends_a_step_that_waits_for_it() -> No
             outcome(lambda cluster: cluster.faults.add(Gone(A, trigger=Trigger(at=0.0013))))
     finally:
         del KINDS["gone"]
+
+
+@pytest.fixture
+def forgets() -> Iterator[None]:
+    known = dict(KINDS)
+    yield
+    KINDS.clear()
+    KINDS.update(known)
+
+
+@pytest.mark.usefixtures("forgets")
+def test_a_kind_whose_lay_returns_nothing_says_so_when_it_begins() -> None:
+    @dataclass(eq=False)
+    class Careless(TaskFault, LastingFault, kind="careless"):
+        def lay(self, effects: Effects) -> Heal:  # type: ignore[return]
+            effects.slow(self.task, 2.0)
+
+    cluster = sd.Cluster({"worker": 1})
+    cluster.faults.add(Careless("worker:0", trigger=Trigger(at=1.0)))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"Careless\.lay\(effects\) returned None; .* Write return effects\.slow"):
+        sd.sleep(2.0, cluster)
+
+
+@pytest.mark.usefixtures("forgets")
+def test_a_kind_with_parameters_that_is_no_dataclass_is_refused() -> None:
+    class NoDataclass(TaskFault, kind="no_dataclass"):
+        factor: float = field(metadata=number("on its time"))
+
+        def begin(self, effects: Effects) -> None: ...
+
+    class TwoBases(TaskFault, LastingFault, kind="two_bases"):
+        def lay(self, effects: Effects) -> Heal:
+            return effects.slow(self.task, 2.0)
+
+    for kind in (NoDataclass, TwoBases):
+        with pytest.raises(sd.errors.InvalidArgumentError, match=rf"{kind.__name__} .* Write @dataclass\(eq=False\) above its class"):
+            kind("worker:0", trigger=Trigger(at=1.0))  # type: ignore[call-arg]
+
+
+@pytest.mark.usefixtures("forgets")
+def test_a_kind_without_parameters_of_its_own_needs_no_decorator() -> None:
+    class Worse(Slow, kind="worse"):
+        def lay(self, effects: Effects) -> Heal:
+            return effects.slow(self.task, 2 * self.factor)
+
+    cluster = sd.Cluster({"worker": 1})
+    cluster.faults.add(Worse("worker:0", 2.0, trigger=Trigger(at=1.0)))  # type: ignore[call-arg]
+    sd.sleep(2.0, cluster)
+    assert cluster.world.tasks["worker:0"].slowness == 4.0
