@@ -57,7 +57,7 @@ class Compressor(Protocol):
         ...
 
     def bytes_on_wire(self, shape: Shape, dtype: DTypeLike = np.float32) -> int:
-        """Bytes of a message."""
+        """Bytes of a message, for tables. In a run those travel that the arrays of the message have."""
         ...
 
 

@@ -10,6 +10,7 @@ Taught in lesson 03b.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import jax
 
@@ -41,11 +42,7 @@ class CompressedSum:
     """
 
     def __init__(self, compressor: object) -> None:
-        if isinstance(compressor, type) or not isinstance(compressor, Compressor):  # a class has the methods, too
-            raise InvalidArgumentError(
-                f"compression={compressor!r} is no compressor; use for example TopK(fraction=0.01), Fp16() or PowerSGD(rank=2)."
-            )
-        self.compressor = compressor
+        self.compressor = _checked(compressor)
         self._states: dict[Reference, tuple[TreeStructure, list[Variable]]] = {}
 
     def keeps_rests(self, variables: Sequence[Variable]) -> bool:
@@ -103,7 +100,7 @@ class CompressedSum:
         )
 
     def _messages(self, tracer: Tracer, gradients: list[jax.Array], states: list[State]) -> tuple[list[jax.Array], list[State]]:
-        made = [self.compressor.compress(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
+        made = [self._message(gradient, state) for gradient, state in zip(gradients, states, strict=True)]
         leaves, structure = jax.tree_util.tree_flatten([message for message, _ in made])
         if self.compressor.collective == "all_reduce":
             received = [tracer.collective("all_reduce", leaves, label="gradients")]
@@ -112,9 +109,55 @@ class CompressedSum:
         sums: list[jax.Array] = []
         for part in received:
             messages = jax.tree_util.tree_unflatten(structure, part)
-            wholes = [self.compressor.decompress(m, g.shape, g.dtype) for m, g in zip(messages, gradients, strict=True)]
+            wholes = [self._whole(message, gradient) for message, gradient in zip(messages, gradients, strict=True)]
             sums = [total + whole for total, whole in zip(sums, wholes, strict=True)] if sums else wholes
         return sums, [state for _, state in made]
+
+    def _message(self, gradient: jax.Array, state: State) -> tuple[Tree, State]:
+        """The message of a gradient, and the state after it, which the compressor has to give in the form that it began with."""
+        made = cast("object", self.compressor.compress(gradient, state))
+        name = f"{type(self.compressor).__name__}.compress"
+        if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) != 2:
+            raise InvalidArgumentError(f"{name}(gradient, state) returned {made!r}; expected a pair: a message, and the state after it.")
+        message, after = cast("tuple[Tree, State]", made)
+        if _shapes(after) != _shapes(state):
+            raise InvalidArgumentError(
+                f"{name} returned a state of arrays of the shapes {_shapes(after)}; expected those of initial_state: {_shapes(state)}."
+            )
+        return message, after
+
+    def _whole(self, message: Tree, gradient: jax.Array) -> jax.Array:
+        """The gradient that a message stands for."""
+        whole = self.compressor.decompress(message, gradient.shape, gradient.dtype)
+        if jax.numpy.shape(whole) != gradient.shape:
+            raise InvalidArgumentError(
+                f"{type(self.compressor).__name__}.decompress(message, {gradient.shape}) returned an array of shape "
+                f"{jax.numpy.shape(whole)}; expected the gradient's shape."
+            )
+        return whole
+
+
+NEEDS = ("collective", "initial_state", "compress", "decompress", "bytes_on_wire")
+
+
+def _checked(compressor: object) -> Compressor:
+    if isinstance(compressor, type) or not isinstance(compressor, Compressor):  # a class has the methods, too
+        missing = [name for name in NEEDS if not hasattr(compressor, name)]
+        lacks = f" It has no {', '.join(missing)}." if 0 < len(missing) < len(NEEDS) else ""
+        raise InvalidArgumentError(
+            f"compression={compressor!r} is no compressor; use for example TopK(fraction=0.01), Fp16() or PowerSGD(rank=2).{lacks}"
+        )
+    if compressor.collective not in ("all_reduce", "all_gather"):
+        raise InvalidArgumentError(
+            f"{type(compressor).__name__}.collective={compressor.collective!r} is not known. "
+            "Write 'all_reduce' where messages can be added, otherwise 'all_gather'."
+        )
+    return compressor
+
+
+def _shapes(state: State) -> list[tuple[int, ...]]:
+    """Of the arrays of a state."""
+    return [jax.numpy.shape(leaf) for leaf in jax.tree_util.tree_leaves(state)]
 
 
 def _low_rank(power: PowerSGD, tracer: Tracer, gradients: list[jax.Array], states: list[State]) -> tuple[list[jax.Array], list[State]]:

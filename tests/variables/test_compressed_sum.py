@@ -57,6 +57,67 @@ def test_what_is_no_compressor_is_refused() -> None:
         sd.CommunicationOptions(compression=Fp16)
 
 
+# -- a user's own ---------------------------------------------------------------------------------------------------------
+
+
+def users(collective: Any = "all_gather", compress: Any = None, decompress: Any = None) -> Any:
+    """A compressor of a user's own: sign and mean magnitude, the rest at the next step; or one that does this wrong."""
+
+    class Own:
+        def initial_state(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
+            return [np.zeros(shape, dtype)]
+
+        def compress(self, gradient: Any, state: Any) -> Any:
+            wanted = gradient + state[0]
+            sent = jnp.sign(wanted) * jnp.abs(wanted).mean()
+            return (jnp.sign(wanted).astype(jnp.int8), jnp.abs(wanted).mean()), (wanted - sent,)
+
+        def decompress(self, message: Any, shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
+            return message[0].astype(dtype) * message[1]
+
+        def bytes_on_wire(self, shape: tuple[int, ...], dtype: Any = np.float32) -> int:
+            return 6
+
+    own: Any = Own()
+    own.collective = collective
+    own.compress = compress or own.compress
+    own.decompress = decompress or own.decompress
+    return own
+
+
+def test_a_compressor_of_a_users_own_is_used() -> None:
+    # Of (4, 3) 3.5 each is sent, of (1, 8) 4.5 each; then of (4.5, 2.5) 3.5 each, and of (-2.5, 11.5) -7 and 7.
+    assert descended(users(), (2,), 1) == [-8.0, -8.0]
+    assert descended(users(), (2,), 2) == [-4.5, -18.5]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"collective": "allreduce"}, "Own.collective='allreduce' is not known. Write 'all_reduce'"),
+        ({"compress": lambda gradient, state: gradient}, r"Own.compress\(gradient, state\) returned .*; expected a pair"),
+        (
+            {"compress": lambda gradient, state: (gradient, [])},
+            r"Own.compress returned a state of arrays of the shapes \[\]; .*: \[\(2,\)\]",
+        ),
+        ({"decompress": lambda message, shape, dtype: message[1]}, r"Own.decompress\(message, \(2,\)\) returned an array of shape \(\)"),
+    ],
+)
+def test_a_compressor_that_breaks_its_protocol_is_refused(wrong: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        descended(users(**wrong), (2,), 1)
+
+
+def test_what_a_compressor_lacks_is_named() -> None:
+    class Half:
+        collective = "all_reduce"
+
+        def compress(self, gradient: Any, state: Any) -> Any: ...
+
+    with pytest.raises(InvalidArgumentError, match="It has no initial_state, decompress, bytes_on_wire"):
+        sd.CommunicationOptions(compression=Half())
+
+
 # -- scaled losses --------------------------------------------------------------------------------------------------------
 
 COMPRESSIONS = [TopK(0.5), OneBit(), PowerSGD(rank=1), Fp16()]
