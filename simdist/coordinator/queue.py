@@ -15,12 +15,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import cast
 
 from simdist.coordinator.closure_states import CLOSURES, WORKERS, ClosureAction, ClosureFact, ClosureState, WorkerFact, WorkerState
 from simdist.coordinator.synchronization import Asynchronous, Synchronization
+from simdist.errors import InvalidArgumentError
 from simdist.transitions import Ignored
 
 __all__ = ["Attempt", "ClosureDecision", "ClosureQueue"]
+
+MOST_NAMED = 10
 
 
 @dataclass(eq=False, slots=True)
@@ -205,7 +209,7 @@ class ClosureQueue:
 
     def _dispatch(self) -> list[ClosureDecision]:
         decisions: list[ClosureDecision] = []
-        while self.queue and self.idle and (worker := self.synchronization.choose(self.idle)) is not None:
+        while self.queue and self.idle and (worker := self._choose()) is not None:
             attempt = Attempt(self.queue.popleft(), worker, ClosureState.QUEUED)
             decisions += self._move(attempt, ClosureFact.WORKER_IDLE) or []
             self._move_worker(worker, WorkerFact.GIVEN_WORK, attempt)
@@ -213,6 +217,16 @@ class ClosureQueue:
             if self.error is not None:
                 self._move(attempt, ClosureFact.OTHER_FAILED)
         return decisions
+
+    def _choose(self) -> str | None:
+        """The idle worker that the policy gives the next closure, None for none."""
+        worker = cast("object", self.synchronization.choose(self.idle))
+        if worker is None or (isinstance(worker, str) and worker in self.idle):
+            return worker
+        raise InvalidArgumentError(
+            f"{type(self.synchronization).__name__}.choose(idle) returned {worker!r}; expected one of the idle workers, "
+            f"{', '.join(list(self.idle)[:MOST_NAMED])}, or None if none may begin."
+        )
 
     def _state_of_known(self, closure: int) -> ClosureState:
         for attempt in self.running.values():

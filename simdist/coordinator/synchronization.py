@@ -104,4 +104,4 @@ class Asynchronous:
         """Nothing follows from it."""
 
     def __repr__(self) -> str:
-        return "Asynchronous()"
+        return f"{type(self).__name__}()"

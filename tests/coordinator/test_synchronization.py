@@ -103,3 +103,42 @@ def test_the_coordinator_of_a_strategy_keeps_its_policy() -> None:
     assert sd.ClusterCoordinator(strategy) is sd.ClusterCoordinator(strategy, policy) is coordinator
     with pytest.raises(InvalidArgumentError, match=r"has a coordinator already, with .*Asynchronous\(\) cannot take its place"):
         sd.ClusterCoordinator(strategy, Asynchronous())
+
+
+class Chooses(Asynchronous):
+    """A user's own, which chooses this."""
+
+    def __init__(self, chosen: Any) -> None:
+        self.chosen = chosen
+
+    def choose(self, idle: Any) -> Any:
+        return self.chosen
+
+
+@pytest.mark.parametrize("chosen", ["worker:0", "worker:9", "ps:0", 0, ["worker:1"]])
+def test_a_policy_that_chooses_who_is_not_idle_is_named(chosen: Any) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}))
+    coordinator = sd.ClusterCoordinator(strategy, Chooses(chosen))
+    with pytest.raises(InvalidArgumentError, match=r"Chooses\.choose\(idle\) returned .*; expected one of the idle workers, .*worker:1"):
+        for _ in range(3):
+            coordinator.schedule(sd.function(lambda: 1))
+        coordinator.join()
+
+
+def test_what_is_no_policy_is_refused_and_what_it_lacks_is_named() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    given: Any
+    for given, named in [(3, "3, which is no policy; it has no reads"), (Asynchronous, "Asynchronous'>, which is no policy. Give")]:
+        with pytest.raises(TypeError, match=named):
+            sd.ClusterCoordinator(strategy, given)
+
+
+def test_a_policy_may_say_what_it_needs_in_plain_text() -> None:
+    class Plain(Asynchronous):
+        reads: Any = "present"
+        counts: Any = "on_arrival"
+
+    assert (
+        str(sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})), Plain()).queue.synchronization)
+        == "Plain()"
+    )
