@@ -3,6 +3,7 @@
 from simdist.cluster.resolver import (
     ClusterResolver,
     SimpleClusterResolver,
+    spec_of,
 )
 from simdist.cluster.roles import (
     collective_leader,
@@ -35,6 +36,7 @@ __all__ = [
     "is_chief",
     "read_tf_config",
     "server_task",
+    "spec_of",
     "tasks_of",
     "worker_count",
 ]

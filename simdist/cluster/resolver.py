@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from simdist.cluster.spec import ClusterSpec
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["ClusterResolver", "Found", "SimpleClusterResolver", "checked_id", "checked_text", "checked_type"]
+__all__ = ["ClusterResolver", "Found", "SimpleClusterResolver", "checked_id", "checked_text", "checked_type", "spec_of"]
 
 
 class Found(NamedTuple):
@@ -180,6 +180,20 @@ class SimpleClusterResolver(ClusterResolver):
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None) -> Mapping[str, int]:
         """The accelerators that were given, the same for every task."""
         return dict(self._num_accelerators)
+
+
+def spec_of(resolver: ClusterResolver) -> ClusterSpec:
+    """The cluster that a resolver describes, which may be of a class of a user's own.
+
+    Raises:
+        TypeError: it gives no `ClusterSpec`.
+    """
+    spec = cast("object", resolver.cluster_spec())
+    if not isinstance(spec, ClusterSpec):
+        raise TypeError(
+            f"{type(resolver).__name__}.cluster_spec() gave {spec!r}; expected a ClusterSpec, such as ClusterSpec({{'worker': 2}})."
+        )
+    return spec
 
 
 def _with_scheme(address: str, rpc_layer: str | None) -> str:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simdist.collectives.base import Schedule
+from simdist.collectives.checking import check_schedule
 from simdist.collectives.chunk_sums import added_by_chunk, tree_sum
 from simdist.collectives.order import additions, steps_of
 from simdist.errors import InvalidArgumentError
@@ -57,7 +58,7 @@ def run_schedule(schedule: Schedule, buffers: Sequence[NDArray[Any]]) -> list[ND
         r arrays (p...): the data of each rank in the end.
 
     Raises:
-        InvalidArgumentError: not one array for each rank, or arrays of different shapes.
+        InvalidArgumentError: not one array for each rank, arrays of different shapes, or a schedule that breaks a rule (`check_schedule`).
 
     Example:
         >>> from simdist.collectives.ring import RING
@@ -90,7 +91,7 @@ def run_steps(schedule: Schedule, buffers: Sequence[NDArray[Any]]) -> Iterator[l
         [1. 6.] [4. 4.]
         [4. 6.] [4. 6.]
     """
-    shape = _check(schedule, [np.shape(buffer) for buffer in buffers])
+    shape = _check(check_schedule(schedule), [np.shape(buffer) for buffer in buffers])
     flat = [np.array(buffer).reshape(-1) for buffer in buffers]
     edges = boundaries(flat[0].size, schedule.num_chunks)
     for step in steps_of(schedule):

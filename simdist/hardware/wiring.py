@@ -21,6 +21,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware.links import LinkModel
@@ -78,9 +79,9 @@ class Wiring:
         self.hosts = tuple(hosts)
         self._numbers = {name: number for number, name in enumerate(self.hosts)}
         self._endpoints: dict[str, _Endpoint] = {}
-        self.links = {link.name: link for link in network.topology.links(self.hosts, network.bandwidth, network.latency)}
-        ports = {name: network.topology.port(self.hosts, number) for number, name in enumerate(self.hosts)}
         self._add_hosts()
+        self.links = {link.name: link for link in _links_of(network, self.hosts)}
+        ports = {name: network.topology.port(self.hosts, number) for number, name in enumerate(self.hosts)}
         for host, lanes in self._of_known_hosts(devices or {}):
             for port, link in self._inside(host, lanes):
                 self.links[link.name] = link
@@ -97,7 +98,7 @@ class Wiring:
             InvalidArgumentError: the topology has no place for it, or the name is taken.
         """
         hosts, network = (*self.hosts, host), self.network
-        new = [link for link in network.topology.links(hosts, network.bandwidth, network.latency) if link.name not in self.links]
+        new = [link for link in _links_of(network, hosts) if link.name not in self.links]
         self._add(host, _Endpoint(len(self.hosts), (), ()))
         self._numbers[host] = len(self.hosts)
         self.hosts = hosts
@@ -131,13 +132,24 @@ class Wiring:
             target: a host or device.
 
         Raises:
-            InvalidArgumentError: there is no such place; the message lists similar ones.
+            InvalidArgumentError: there is no such place; the message lists similar ones. Or the topology, of a user's own, gives no route.
         """
         here, there = self._endpoint(source), self._endpoint(target)
         if source == target:
             return []
-        between = self.network.topology.route(self.hosts, here.host, there.host) if here.host != there.host else []
+        between = self._between(here.host, there.host) if here.host != there.host else []
         return [*here.leave, *between, *there.enter]
+
+    def _between(self, source: int, target: int) -> list[str]:
+        names = list(self.network.topology.route(self.hosts, source, target) or ())
+        wrong = [name for name in names if name not in self.links]
+        if wrong or not names:
+            what = f"the link {wrong[0]!r}, which its links(...) do not have" if wrong else "no link"
+            raise InvalidArgumentError(
+                f"{type(self.network.topology).__name__}.route(hosts, {source}, {target}) gave {what}. "
+                f"Give the names of the links from {self.hosts[source]} to {self.hosts[target]}, in the order of travel."
+            )
+        return names
 
     def latency_s(self, route: Sequence[str]) -> float:
         """The latencies of these links together."""
@@ -182,6 +194,20 @@ class Wiring:
                 for direction in (out, into):
                     bandwidth, latency = network.intra_host_bandwidth, network.intra_host_latency / 2
                     yield port, LinkModel(name=f"{port}/{direction}", bandwidth=bandwidth, latency=latency)
+
+
+def _links_of(network: Network, hosts: Sequence[str]) -> list[LinkModel]:
+    """The links between hosts, as the topology gives them, which may be of a class of a user's own."""
+    links = list(network.topology.links(hosts, network.bandwidth, network.latency))
+    owner = f"{type(network.topology).__name__}.links(hosts, bandwidth, latency)"
+    names: set[str] = set()
+    for link in links:
+        if not isinstance(cast("object", link), LinkModel):
+            raise TypeError(f"{owner} gave {link!r}; expected LinkModel(name=..., bandwidth=..., latency=...).")
+        if link.name in names:
+            raise InvalidArgumentError(f"{owner} gave two links {link.name!r}. Give each direction of each cable a name of its own.")
+        names.add(link.name)
+    return links
 
 
 def _make_exceptions(network: Network, figures: dict[str, LinkModel], ports: Mapping[str, Sequence[str]]) -> None:

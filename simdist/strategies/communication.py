@@ -187,7 +187,8 @@ class GroupCommunication:
     def equivalent_devices(self, devices: tuple[str, ...]) -> tuple[str, ...]:
         """Devices with equal durations: on one switch with equal ports, any other tasks will do."""
         network = self.engine.network
-        even = isinstance(network.topology, FlatSwitch) and not network.overrides and self.reducer_device is None
+        # A subclass may have ports that differ.
+        even = type(network.topology) is FlatSwitch and not network.overrides and self.reducer_device is None
         return tuple(list(self.engine.task_names)[: len(devices)]) if even and not any("/" in device for device in devices) else devices
 
     def _plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:

@@ -6,7 +6,7 @@ does, in the program for all roles); the cluster itself is the one on which the 
 
 from __future__ import annotations
 
-from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
+from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver, spec_of
 from simdist.errors import InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
@@ -56,7 +56,7 @@ def _resolved(given: object) -> tuple[ClusterResolver, Cluster]:
             f"{given.task_type}:{given.task_id} serves, and cannot coordinate. Start sd.Server(resolver.cluster_spec(), "
             "resolver.task_type, resolver.task_id).join() there, and make the strategy in the main of the chief."
         )
-    spec, launched = given.cluster_spec(), main.cluster.spec
+    spec, launched = spec_of(given), main.cluster.spec
     if _training(spec) != _training(launched):
         raise InvalidArgumentError(
             f"The resolver describes the cluster {spec.as_dict()!r}, but this main was launched on {launched.as_dict()!r}. Leave TF_CONFIG "

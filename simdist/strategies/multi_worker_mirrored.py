@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import cast
 
 from simdist.arguments import whole_number
-from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver
+from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver, spec_of
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
@@ -134,7 +134,7 @@ def _found(given: object) -> tuple[ClusterResolver, Cluster | None]:
             f"MultiWorkerMirroredStrategy takes an sd.Cluster, or in a launched main a cluster resolver; got {type(given).__name__}."
         )
     resolver = given if given is not None else TFConfigClusterResolver()
-    spec = resolver.cluster_spec()
+    spec = spec_of(resolver)
     if len(_workers(spec)) > 1 and (resolver.task_type is None or resolver.task_id is None):
         raise InvalidArgumentError(
             f"The resolver has {len(_workers(spec))} workers but does not say which of them this is. Give it task_type and task_id, or "

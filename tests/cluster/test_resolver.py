@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simdist.cluster import ClusterResolver, ClusterSpec, SimpleClusterResolver, UnionResolver
+from simdist.cluster import ClusterResolver, ClusterSpec, SimpleClusterResolver, UnionResolver, spec_of
 from simdist.errors import InvalidArgumentError
 
 SPEC = ClusterSpec({"worker": ["a:1", "b:1"], "ps": ["p:1"]})
@@ -101,3 +101,13 @@ def test_union_keeps_the_indices_of_sparse_jobs() -> None:
     first = SimpleClusterResolver(ClusterSpec({"ps": {1: "b:1"}}))
     second = SimpleClusterResolver(ClusterSpec({"ps": ["a:1"]}))
     assert UnionResolver(first, second).cluster_spec().as_dict() == {"ps": ["a:1", "b:1"]}
+
+
+@pytest.mark.parametrize("given", [{"worker": 2}, None])
+def test_a_resolver_that_gives_no_spec_is_named(given: Any) -> None:
+    class Wrong(ClusterResolver):
+        def cluster_spec(self) -> Any:
+            return given
+
+    with pytest.raises(TypeError, match=r"Wrong\.cluster_spec\(\) gave .*; expected a ClusterSpec"):
+        spec_of(Wrong())

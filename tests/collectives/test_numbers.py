@@ -272,3 +272,9 @@ def test_pieces_of_a_double_tree_do_not_change_the_order_of_additions_within_a_t
     for pieces in (1, 12):
         schedule = double_tree(pieces).schedule(7)
         assert bits(combined(schedule, data)) == bits(run_schedule(schedule, list(data))[6])
+
+
+def test_a_schedule_that_breaks_a_rule_is_not_run() -> None:
+    broken = Schedule("all_reduce", "mine", 2, 1, (Transfer(0, 0, 0, (0,), True),))
+    with pytest.raises(InvalidArgumentError, match=r"mine on 2 ranks, .* a rank does not send to itself"):
+        run_schedule(broken, [np.ones(2), np.ones(2)])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from simdist.errors import InvalidArgumentError
-from simdist.hardware import FlatSwitch, Racks, Topology, Torus
+from simdist.hardware import FlatSwitch, Network, Racks, Topology, Torus
+from simdist.hardware.links import LinkModel
+from simdist.hardware.wiring import Wiring
 
 SHAPES = [(4, 4), (4, 4, 4), (5,), (2,), (1, 3), (2, 3, 4), (6, 5), (2, 2, 2, 2)]
 
@@ -114,3 +118,38 @@ def test_every_name_on_a_route_or_port_is_a_link(topology: Topology) -> None:
     used = [name for a in range(6) for b in range(6) if a != b for name in topology.route(hosts, a, b)]
     assert len(links) == len(set(links)) and set(used) <= set(links)
     assert {name for host in range(6) for name in topology.port(hosts, host)} <= set(links)
+
+
+class UsersOwn(FlatSwitch):
+    """A user's own, which gives these links, or this route."""
+
+    def __init__(self, links: Any = None, route: Any = None) -> None:
+        object.__setattr__(self, "given", (links, route))
+
+    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> Any:
+        return self.given[0] or super().links(hosts, bandwidth, latency)  # type: ignore[attr-defined]
+
+    def route(self, hosts: Sequence[str], source: int, target: int) -> Any:
+        return self.given[1]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("route", "message"),
+    [
+        (["nowhere"], r"UsersOwn\.route\(hosts, 0, 1\) gave the link 'nowhere', which its links\(\.\.\.\) do not have"),
+        ([], r"UsersOwn\.route\(hosts, 0, 1\) gave no link\. Give the names of the links from worker:0 to worker:1"),
+        (None, "gave no link"),
+    ],
+)
+def test_a_route_over_links_that_are_not_there_is_refused(route: Any, message: str) -> None:
+    wiring = Wiring(Network(topology=UsersOwn(route=route)), names(2))
+    with pytest.raises(InvalidArgumentError, match=message):
+        wiring.route("worker:0", "worker:1")
+
+
+def test_links_of_a_users_topology_are_link_models_each_with_its_name() -> None:
+    link = LinkModel(name="wire", bandwidth=1.0, latency=0.0)
+    with pytest.raises(InvalidArgumentError, match=r"UsersOwn\.links\(hosts, bandwidth, latency\) gave two links 'wire'"):
+        Wiring(Network(topology=UsersOwn(links=[link, link])), names(2))
+    with pytest.raises(TypeError, match=r"gave \('wire', 1\.0\); expected LinkModel\(name="):
+        Wiring(Network(topology=UsersOwn(links=[("wire", 1.0)])), names(2))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.hardware import Network, ethernet_10g
+from simdist.hardware import FlatSwitch, Network, ethernet_10g
+from simdist.hardware.links import LinkModel
 
 NAMES = ("recursive doubling", "rabenseifner", "ring", "binomial")
 NETWORKS = {
@@ -42,3 +45,16 @@ def seconds(network: Network, workers: int, size: int, algorithm: str | None) ->
 def test_the_default_is_as_fast_as_the_fastest(network: str, workers: int, size: int) -> None:
     best_s = min(seconds(NETWORKS[network], workers, size, name) for name in NAMES)
     assert seconds(NETWORKS[network], workers, size, None) <= 1.03 * best_s
+
+
+class SlowLast(FlatSwitch):
+    """A user's own switch: the port of the last host is ten times slower."""
+
+    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
+        usual = super().links(hosts, bandwidth, latency)
+        return [replace(link, bandwidth=link.bandwidth / (10 if link.name.startswith(hosts[-1]) else 1)) for link in usual]
+
+
+def test_the_default_on_a_users_switch_goes_by_the_ports_of_the_workers() -> None:
+    network = replace(ethernet_10g, topology=SlowLast())
+    assert seconds(network, 3, 8000, None) == min(seconds(network, 3, 8000, name) for name in NAMES)

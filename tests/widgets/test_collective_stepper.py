@@ -361,3 +361,8 @@ def test_values_of_another_shape_are_refused() -> None:
 def test_more_than_can_be_seen_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"100 ranks with 100 chunks in 198 steps .* take fewer ranks"):
         sw.CollectiveStepper(RING.schedule(100))
+
+
+def test_a_schedule_that_breaks_a_rule_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"mine on 2 ranks, .* a rank does not send to itself"):
+        sw.CollectiveStepper(Schedule("all_reduce", "mine", 2, 1, (Transfer(0, 0, 0, (0,), True),)))

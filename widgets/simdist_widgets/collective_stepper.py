@@ -15,6 +15,7 @@ import traitlets
 
 from simdist.arguments import number, whole_number
 from simdist.collectives.base import Algorithm, Schedule
+from simdist.collectives.checking import check_schedule
 from simdist.errors import InvalidArgumentError
 from simdist_widgets import collective_text as text
 from simdist_widgets.base import BaseWidget
@@ -40,7 +41,8 @@ class CollectiveStepper(BaseWidget):
 
     Raises:
         TypeError: `schedule` is not a Schedule, a quantity is no number, or `step` is no whole number.
-        InvalidArgumentError: a quantity is out of range, `values` has another shape, or there is too much to draw.
+        InvalidArgumentError: a quantity is out of range, `values` has another shape, there is too much to draw, or the schedule breaks a
+            rule (`simdist.collectives.check_schedule`).
 
     Example:
         >>> from simdist.collectives.ring import schedule
@@ -74,6 +76,7 @@ class CollectiveStepper(BaseWidget):
             hint = "call its .schedule(num_ranks)" if isinstance(schedule, Algorithm) else "pass for instance ring.schedule(4)"
             raise TypeError(f"CollectiveStepper: expected a Schedule, got {type(schedule).__name__}; {hint}.")
         _check_quantities(size_bytes, latency_s, bandwidth_bytes_per_s)
+        check_schedule(schedule)
         _check_room(schedule)
         numbers = None if values is None else _as_numbers(values, schedule)
         header, data = encode(schedule, size_bytes, latency_s, bandwidth_bytes_per_s, numbers)
