@@ -44,11 +44,19 @@ class Runner(PositionedSteps, Protocol):
 
 
 def runner_of(model: StrategyModel, source: Source) -> Runner:
-    """The runner for this model's strategy."""
+    """The runner for this model's strategy.
+
+    Raises:
+        TypeError: a strategy of a user's own whose steps nobody runs.
+    """
     strategy = strategy_of(model)
     if isinstance(strategy, ParameterServerStrategy):
         return CoordinatedSteps(model, strategy, source)
-    assert isinstance(strategy, SynchronousStrategy)
+    if not isinstance(strategy, SynchronousStrategy):
+        raise TypeError(
+            f"fit cannot run the steps of {type(strategy).__name__}. Make it a subclass of SynchronousStrategy "
+            "(simdist.strategies.synchronous), whose replicas step together, or of ParameterServerStrategy."
+        )
     return ReplicaSteps(model, strategy, source)
 
 

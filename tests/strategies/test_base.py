@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import simdist as sd
+from simdist import keras
 from simdist.strategies.base import TrainingStrategy
+from simdist.strategies.synchronous import SynchronousStrategy
 
 
 @pytest.mark.parametrize(
@@ -21,3 +26,50 @@ from simdist.strategies.base import TrainingStrategy
 )
 def test_every_strategy_has_what_a_strategy_is(make: type) -> None:
     assert isinstance(make(), TrainingStrategy)
+
+
+class EveryOther(SynchronousStrategy):
+    """A user's own: a replica on every other worker."""
+
+    def replica_devices(self) -> list[str]:
+        return [f"worker:{number}" for number in range(0, self.cluster.spec.num_tasks("worker"), 2)]
+
+
+class Twice(SynchronousStrategy):
+    def replica_devices(self) -> list[str]:
+        return ["worker:0", "worker:0"]
+
+
+class Nowhere(SynchronousStrategy):
+    def replica_devices(self) -> list[str]:
+        return []
+
+
+class StepsOfNobody(sd.Strategy):
+    """A user's own, whose steps nobody runs."""
+
+
+def losses(strategy: sd.Strategy) -> list[float]:
+    rows = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
+    with strategy.scope():
+        model: Any = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    return model.fit(rows, rows.sum(axis=1) * 2.0, batch_size=8, epochs=2, shuffle=False, verbose=0).history["loss"]
+
+
+@pytest.mark.parametrize("engine", ["simulated", "in_process"])
+def test_a_strategy_of_a_users_own_trains_as_one_device(engine: Any) -> None:
+    strategy = EveryOther(sd.Cluster({"worker": 4}, engine=engine))
+    assert strategy.devices == ["worker:0", "worker:2"]
+    assert losses(strategy) == pytest.approx(losses(sd.OneDeviceStrategy()), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Twice, Nowhere])
+def test_replicas_without_a_device_each_are_refused(kind: type[SynchronousStrategy]) -> None:
+    with pytest.raises(sd.errors.InvalidArgumentError, match=rf"{kind.__name__}\.replica_devices\(\) gave .*; expected a device for each"):
+        kind(sd.Cluster({"worker": 2}))
+
+
+def test_fit_names_the_base_class_that_a_strategy_lacks() -> None:
+    with pytest.raises(TypeError, match=r"fit cannot run the steps of StepsOfNobody\. Make it a subclass of SynchronousStrategy"):
+        losses(StepsOfNobody(sd.Cluster({"worker": 2})))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simdist.errors import InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
 from simdist.runtime.replicas import Member, ReplicaGroup
@@ -47,7 +48,12 @@ class ReplicatedStrategy(Strategy):
 
     def _first_members(self) -> list[Member]:
         """The replicas with which the strategy begins."""
-        members = [self._member(rank, device) for rank, device in enumerate(self.replica_devices())]
+        devices = self.replica_devices()
+        if len(set(devices)) < len(devices) or not devices:
+            raise InvalidArgumentError(
+                f"{type(self).__name__}.replica_devices() gave {devices!r}; expected a device for each replica, none of them twice."
+            )
+        members = [self._member(rank, device) for rank, device in enumerate(devices)]
         self._tasks_at_first = list(dict.fromkeys(member.task for member in members))
         self._num_at_first = len(members)
         return members
