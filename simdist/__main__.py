@@ -33,7 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m simdist", description="A training cluster in one Python process.")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_run(commands)
-    commands.add_parser("lessons", help="open copies of the lessons in JupyterLab, with its own options after the command")
+    commands.add_parser(
+        "lessons",
+        help="open copies of the lessons in JupyterLab, with its own options after the command",
+        epilog="--folder FOLDER says where the copies are (default my_lessons beside the lessons' folder); all else goes to JupyterLab.",
+    )
     bench = commands.add_parser("bench", help="measure, as ratios in one run")
     bench.add_argument("names", nargs="*", help="which benchmarks, or with --base which lines (default: all)")
     bench.add_argument("--base", metavar="REV", help="measure against another revision of this repository, in turns")

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import simdist
 from classroom.values import described, wrapped
@@ -37,6 +37,9 @@ class Exercise:
         hints: one for the first wrong attempt, one for the second.
         why: why the right answer is right, in a sentence or two.
 
+    Raises:
+        TypeError: the author has given no check, or no two hints; or, when an answer is checked, the check returned something else.
+
     Example:
         >>> exercise = Exercise(
         ...     "Give the number of workers.",
@@ -54,6 +57,12 @@ class Exercise:
     """
 
     def __init__(self, task: str, check: Check, hints: tuple[str, str], why: str = "") -> None:
+        if not callable(cast("object", check)):
+            raise TypeError(f"The check of an exercise is a function of the answer; got {described(check)}.")
+        if not isinstance(cast("object", hints), tuple | list) or len(hints) < 2:
+            raise TypeError(
+                f"The hints of an exercise are two, ('after the first wrong attempt', 'after the second'); got {described(hints)}."
+            )
         self.task = task
         self.hints = hints
         self.why = why
@@ -84,11 +93,16 @@ class Exercise:
             raise NotAnswered
         try:
             with simdist.debug(False):  # it stops runs at an error that they get over; what is asked for is how they end
-                return self._check(answer)
+                found = self._check(answer)
         except NotAnswered:
             raise
         except (Exception, SystemExit) as error:  # of the student's code; an interrupt from the keyboard still stops it
             return error_in_words(error, answer)
+        if not isinstance(cast("object", found), str | None):
+            raise TypeError(
+                f"The check of an exercise returned {found!r}; it returns None if the answer is right, else what is wrong with it."
+            )
+        return found
 
 
 def error_in_words(error: BaseException, answer: Any) -> str:

@@ -310,3 +310,22 @@ def test_function_that_ends_a_main_is_shown_with_its_line(capsys: pytest.Capture
     assert "the line of the student`: RuntimeError: sys.exit() ends the main" in " ".join(capsys.readouterr().out.split())
     asking(main).check(lambda number: number)
     assert capsys.readouterr().out.startswith("Right.")
+
+
+@pytest.mark.parametrize("hints", ["look", (), ("one",), None])
+def test_author_who_gives_no_two_hints_is_told(hints: Any) -> None:
+    with pytest.raises(TypeError, match="The hints of an exercise are two"):
+        Exercise("Count.", lambda answer: None, hints=hints)
+
+
+def test_author_whose_check_is_no_function_is_told() -> None:
+    check: Any = 3
+    with pytest.raises(TypeError, match="The check of an exercise is a function of the answer; got the number 3"):
+        Exercise("Count.", check, hints=("a", "b"))
+
+
+@pytest.mark.parametrize("answer", [3, 4])
+def test_author_whose_check_returns_true_or_false_is_told(answer: int) -> None:
+    check: Any = lambda answer: answer == 3  # noqa: E731
+    with pytest.raises(TypeError, match=r"returned (True|False); it returns None if the answer is right"):
+        Exercise("Count.", check, hints=("a", "b")).check(answer)
