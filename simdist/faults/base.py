@@ -143,6 +143,11 @@ class Fault(ABC):
         self.trigger.check(self.kind, 0.0 if effects is None else effects.now)
         for name, parameter in self.parameters().items():
             setattr(self, name, parameter.checked(name, getattr(self, name), effects))
+        if self.trigger.after_steps is not None and not self.tasks:
+            raise InvalidArgumentError(
+                f"after_steps={self.trigger.after_steps} counts the steps of the first task of a fault, and {self.kind} has none. Give it "
+                f"at= or when=, or let {type(self).__name__}.tasks name one."
+            )
 
     def describe(self) -> str:
         """Its kind, whom it hits and when, in a line."""

@@ -150,3 +150,23 @@ def test_a_kind_without_parameters_of_its_own_needs_no_decorator() -> None:
     cluster.faults.add(Worse("worker:0", 2.0, trigger=Trigger(at=1.0)))  # type: ignore[call-arg]
     sd.sleep(2.0, cluster)
     assert cluster.world.tasks["worker:0"].slowness == 4.0
+
+
+@pytest.mark.usefixtures("forgets")
+def test_a_kind_that_hits_no_task_in_particular_begins_at_a_second_and_after_no_steps() -> None:
+    class Everyone(Fault, kind="everyone"):
+        @property
+        def tasks(self) -> tuple[str, ...]:
+            return ()
+
+        def begin(self, effects: Effects) -> None:
+            effects.slow("worker:0", 2.0)
+
+    cluster = sd.Cluster({"worker": 1})
+    fault = cluster.faults.add(Everyone(trigger=Trigger(at=1.0)))
+    sd.sleep(2.0, cluster)
+    assert fault.fired
+    with pytest.raises(
+        sd.errors.InvalidArgumentError, match="after_steps=3 counts the steps of the first task of a fault, and everyone has"
+    ):
+        cluster.faults.add(Everyone(trigger=Trigger(after_steps=3)))
