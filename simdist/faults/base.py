@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import Field, dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from simdist.errors import InvalidArgumentError
 from simdist.faults.effects import Effects, Heal
@@ -81,8 +81,11 @@ class Fault(ABC):
 
         Raises:
             InvalidArgumentError: another class has this name.
+            TypeError: it is no text.
         """
         super().__init_subclass__()
+        if not isinstance(cast("object", kind), str):
+            raise TypeError(f"kind={kind!r} of {cls.__name__} must be text, such as 'slow'.")
         cls.kind = kind
         if kind:
             other = KINDS.setdefault(kind, cls)

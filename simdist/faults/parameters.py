@@ -206,11 +206,14 @@ def tasks(says: str) -> Metadata:
     return {"parameter": TaskNames(says=says)}
 
 
+OF_PLANS = ("kind", "at", "after_steps", "when")
+
+
 def parameters_of(kind: type[Any]) -> dict[str, Parameter]:
     """The declarations of a class of faults, by name.
 
     Raises:
-        InvalidArgumentError: a parameter has none.
+        InvalidArgumentError: a parameter has none, or has a name that plans use otherwise.
 
     Example:
         >>> from simdist.faults.process import Slow
@@ -224,6 +227,10 @@ def parameters_of(kind: type[Any]) -> dict[str, Parameter]:
                 raise InvalidArgumentError(
                     f"The parameter {item.name!r} of {kind.__name__} is not declared. Write {item.name}: ... = field(metadata=number("
                     "'what it means', unit='s', at_least=0.0)), or another of simdist.faults.parameters."
+                )
+            if item.name in OF_PLANS:
+                raise InvalidArgumentError(
+                    f"The parameter {item.name!r} of {kind.__name__} has a name that is another thing in a plan. Call it otherwise."
                 )
             found[item.name] = item.metadata["parameter"]
     return found

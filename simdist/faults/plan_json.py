@@ -108,7 +108,9 @@ def fault_from_plain(given: Any) -> Fault:
     kind = figures.pop("kind")
     cls = KINDS.get(kind) if isinstance(kind, str) else None
     if cls is None:
-        raise InvalidArgumentError(f"kind={kind!r} of a fault is not known. {did_you_mean(str(kind), KINDS)}")
+        raise InvalidArgumentError(
+            f"kind={kind!r} of a fault is not known. {did_you_mean(str(kind), KINDS)} One of your own is known when its class is defined."
+        )
     parameters = cls.parameters()
     for name in figures:
         if name not in parameters and name not in FIGURES:

@@ -170,3 +170,20 @@ def test_a_kind_that_hits_no_task_in_particular_begins_at_a_second_and_after_no_
         sd.errors.InvalidArgumentError, match="after_steps=3 counts the steps of the first task of a fault, and everyone has"
     ):
         cluster.faults.add(Everyone(trigger=Trigger(after_steps=3)))
+
+
+@pytest.mark.usefixtures("forgets")
+def test_a_parameter_with_a_name_of_plans_is_refused() -> None:
+    @dataclass(eq=False)
+    class Where(TaskFault, kind="where"):
+        at: float = field(default=3.0, metadata=number("where"))
+
+        def begin(self, effects: Effects) -> None: ...
+
+    with pytest.raises(sd.errors.InvalidArgumentError, match="The parameter 'at' of Where has a name that is another thing in a plan"):
+        sd.Cluster({"worker": 1}).faults.add(Where("worker:0", trigger=Trigger(at=1.0)))  # type: ignore[call-arg]
+
+
+def test_a_kind_is_text() -> None:
+    with pytest.raises(TypeError, match="kind=3 of Numbered must be text"):
+        type("Numbered", (TaskFault,), {}, kind=3)
