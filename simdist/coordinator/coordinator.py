@@ -29,6 +29,7 @@ from simdist.coordinator.workforce import Workforce
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.interrupts import delayed_interrupts
+from simdist.program.function import step_behind
 from simdist.strategies.base import Strategy
 from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -143,7 +144,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self._raise_stored()
         require_function(fn, "schedule")
         require_arguments(args, kwargs, "schedule")
-        return RemoteValue(self.schedule_steps(fn, tuple(args), dict(kwargs or {}), 1))
+        return RemoteValue(self.schedule_steps(step_behind(fn), tuple(args), dict(kwargs or {}), 1))
 
     def schedule_steps(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int) -> Result:
         """Like `schedule`, with several steps in one closure, or where workers proceed in rounds in one closure each.

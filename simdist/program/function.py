@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import TypeVar, overload
 
 import jax
@@ -46,6 +46,7 @@ __all__ = [
     "StepFunction",
     "function",
     "keep",
+    "step_behind",
     "program_cache",
 ]
 
@@ -303,6 +304,23 @@ def function(
     if fn is None:
         return lambda fn: fn if isinstance(fn, StepFunction) and seconds is None else StepFunction(_callable(fn), seconds)
     return fn if isinstance(fn, StepFunction) else StepFunction(_callable(fn), seconds)
+
+
+def step_behind(fn: Callable[..., object]) -> Callable[..., object]:
+    """A function, or the step that it is: from Python 3.13 on, a class method is bound as any function is, also where it is a step.
+
+    Example:
+        >>> class Trainer:
+        ...     @classmethod
+        ...     @function
+        ...     def step(cls):
+        ...         return 2.0
+        >>> type(step_behind(Trainer.step)).__name__, step_behind(print) is print
+        ('StepFunction', True)
+    """
+    if type(fn) is MethodType and isinstance(step := fn.__func__, StepFunction):
+        return step.__get__(fn.__self__, type(fn.__self__))
+    return fn
 
 
 def _callable(fn: Callable[..., Tree]) -> Callable[..., Tree]:

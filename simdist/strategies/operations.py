@@ -20,7 +20,7 @@ from simdist.caches import OfLiving
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import is_array
 from simdist.program.explained_errors import explained
-from simdist.program.function import KEPT_SIGNATURES, StepFunction
+from simdist.program.function import KEPT_SIGNATURES, StepFunction, step_behind
 from simdist.program.narrowing import require_numbers
 from simdist.program.per_replica import PerReplica, ReplicaLocal, of_replica, rows_of, spread
 from simdist.program.scope import running_scope
@@ -77,6 +77,7 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
         """
         require_function(fn, "strategy.run")
         require_arguments(args, kwargs, "strategy.run")
+        fn = step_behind(fn)
         if options is not None:
             raise InvalidArgumentError(f"options={options!r}: there is nothing to choose about strategy.run here; leave it out.")
         context.require_cross_replica("strategy.run")
