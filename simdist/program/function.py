@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from types import FunctionType, MethodType
-from typing import TypeVar, overload
+from typing import TypeVar, cast, overload
 
 import jax
 import numpy as np
@@ -318,7 +318,7 @@ def step_behind(fn: Callable[..., object]) -> Callable[..., object]:
         >>> type(step_behind(Trainer.step)).__name__, step_behind(print) is print
         ('StepFunction', True)
     """
-    if type(fn) is MethodType and isinstance(step := fn.__func__, StepFunction):
+    if isinstance(fn, MethodType) and isinstance(step := cast("object", fn.__func__), StepFunction):
         return step.__get__(fn.__self__, type(fn.__self__))
     return fn
 
