@@ -72,8 +72,9 @@ class ParameterServerStrategy(Strategy):
             far.
         recovery: what becomes of the variables of a parameter server that dies. "raise" (default): they are lost, as in TensorFlow.
             "replica": each server keeps a copy of the variables of the one before it, and nothing is lost. "checkpoint": they are
-            restored from the last snapshot on the server's disk, which is lost with its machine. In the last two cases a server that
-            nobody else starts again is started again, and steps wait for it.
+            restored from the last snapshot on the server's disk, which is lost with its machine; one begins every ten seconds, and
+            where variables are assigned to between steps, as by a restore. In the last two cases a server that nobody else starts
+            again is started again, and steps wait for it.
         exactly_once: whether servers know the updates of a closure that is run again, each by its place in the closure, and apply it
             once, as it came first; default False: at least once, as in TensorFlow. A closure is no transaction: when it is run again it
             reads variables with what its first run has changed, and what it returns, adds to metrics or sends then follows from that.

@@ -165,7 +165,7 @@ class SimulatedEngine:
             after = [ledger.call(site, (before,), None, (operand,), what)[0] for before in versions]
         for group, version in zip(groups, after, strict=True):
             states.put(group, version)
-            self.world.changed_at_once(states.groups[group].task)
+            self.world.assigned(states.groups[group].task)
 
     def _known(self, versions: Sequence[Bundle]) -> list[Arrays] | None:
         """The arrays of versions, computed now; None where no numbers are computed, or fail: the error belongs to who reads them."""

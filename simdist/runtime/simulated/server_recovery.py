@@ -93,6 +93,10 @@ class ServerRecovery(ABC):
     def changed_at_once(self) -> None:  # noqa: B027
         """Variables of the server were assigned to between steps, or their groups were joined: that holds, with all changes before it."""
 
+    def assigned(self) -> None:
+        """Variables of the server were assigned to between steps."""
+        self.changed_at_once()
+
     @abstractmethod
     def _saved(self) -> Held | None:
         """What is left of a server that has just died; None if it is lost."""

@@ -2,7 +2,9 @@
 
 What was changed after that is lost, also where it was confirmed: a parameter server with snapshots goes on with older variables, and other
 servers with present ones. A snapshot counts when all of it is on the disk. The disk survives a crash of the process, and is lost with the
-machine. Snapshots wait for other work of the disk; one that finds no room is left out, and the next interval tries again.
+machine. Snapshots wait for other work of the disk; one that finds no room is left out, and the next interval tries again. Where variables
+are assigned to between steps, as by a restore, a snapshot does not wait for the interval: one server would go back behind the restore, and
+the others not.
 
 There are two files, which are written in turns, so that the last snapshot is whole while the next one is written. They are not read back:
 that a snapshot is torn is found when it is needed, and then the one before it counts, unless it was overwritten since.
@@ -60,6 +62,7 @@ class Snapshots(ServerRecovery):
         self._file = self._last_file = 0  # the numbers of the files that have these, and `last`
         self._writing: Incarnation | None = None
         self._disk_is_lost = False
+        self._is_due = False  # a snapshot, because variables were assigned to
         self._groups = 0  # of the whole cluster, when it last looked for new ones
         self._write()
         world.clock.after_daemon(interval_s, self._beat)
@@ -68,6 +71,16 @@ class Snapshots(ServerRecovery):
         self._write()
         self.clock.after_daemon(self.interval_s, self._beat)
 
+    def assigned(self) -> None:
+        super().assigned()
+        if not self._is_due:
+            self._is_due = True
+            self.clock.after_daemon(0.0, self._write_due)  # by then the others of a restore have their values, too
+
+    def _write_due(self) -> None:
+        if self._is_due and self._writing is not self.task.process:
+            self._write()
+
     def _write(self) -> None:
         """Begin a snapshot, unless one is being written or nothing has changed."""
         held = self.held()
@@ -75,7 +88,7 @@ class Snapshots(ServerRecovery):
         is_at_work = process.alive and self.is_serving and self.task.held is None
         if self._writing is process or not is_at_work:
             return
-        self._groups = len(self.states.bundles)
+        self._groups, self._is_due = len(self.states.bundles), False
         if _versions(held) == self._written:
             return
         self._writing = process
@@ -105,6 +118,7 @@ class Snapshots(ServerRecovery):
             self._writing = None
         if isinstance(error, ResourceExhaustedError):
             self.disk.note("no snapshot: the disk is full")
+        self._write_due()
 
     def changed(self, change: Change) -> None:
         change.done()

@@ -236,6 +236,11 @@ class World(CrashesAndRestarts):
         if task in self.recoveries:
             self.recoveries[task].changed_at_once()
 
+    def assigned(self, task: str) -> None:
+        """Variables of a task were assigned to between steps, in no time."""
+        if task in self.recoveries:
+            self.recoveries[task].assigned()
+
     def hold(self, device_name: str, name: str, size_bytes: int) -> None:
         """Note bytes of a variable or a slot that a processor holds from now on; negative: that it drops.
 

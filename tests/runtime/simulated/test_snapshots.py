@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import simdist as sd
 from simdist.errors import UnavailableError
+from simdist.hardware import DiskModel
 from simdist.runtime.simulated import server_recovery
 from tests.coordinator.rounds_of_training import Trained, killed, moments, trained
 
@@ -121,7 +124,7 @@ def test_what_a_torn_snapshot_leaves_is_lost_when_it_is_overwritten(full: bool) 
         if full:
             cluster.faults.disk_full("ps:0", at=12.0)
         cluster.faults.disk_slow("ps:0", 1000.0, at=12.0)
-        cluster.faults.crash("ps:0", at=20.1)
+        cluster.faults.crash("ps:0", at=15.3)
 
     result = trained(60, plan, recovery="checkpoint")
     sd.sleep(15.0, result.cluster)
@@ -140,3 +143,25 @@ def test_updates_of_a_round_that_are_lost_with_a_server_are_told() -> None:
             continue
         told += [mark.name for mark in result.cluster.trace.instants.where(category="drop") if mark.lane == "ps:0"]
     assert any("were lost with the server's memory" in text for text in told)
+
+
+@pytest.mark.parametrize("other_work", [False, True])
+def test_what_was_restored_is_in_a_snapshot_before_the_next_interval(other_work: bool, tmp_path: Path) -> None:
+    """A server that went back to what was there before the restore would leave half of a model."""
+    cluster = sd.Cluster({"worker": 1, "ps": 2}, disks=DiskModel(write_bandwidth=1000.0))
+    strategy = sd.ParameterServerStrategy(cluster, recovery="checkpoint")
+    with strategy.scope():
+        variables = [sd.Variable(np.zeros(50, np.float32)) for _ in range(4)]
+    sd.ClusterCoordinator(strategy)
+    checkpoint = sd.Checkpoint(variables=variables)
+    for variable in variables:
+        variable.assign(np.ones(50))
+    path = checkpoint.save(tmp_path / "ckpt")
+    for variable in variables:
+        variable.assign(np.full(50, 2.0))
+    sd.sleep(0.1 if other_work else 5.0, cluster)  # 0.4 s are one snapshot
+    checkpoint.restore(path)
+    cluster.faults.crash("ps:1", at=cluster.now + 2.0)
+    sd.sleep(8.0, cluster)
+    assert [float(variable.numpy().mean()) for variable in variables] == [1.0] * 4
+    cluster.close()
