@@ -28,7 +28,7 @@ from simdist.program.arrays import Array
 from simdist.program.saved_parts import SavedParts, built
 from simdist.training.keras_model import StrategyModel
 from simdist.training.saved_slots import slots_of
-from simdist.variables.keras_objects import is_scaling
+from simdist.variables.keras_objects import is_built, is_scaling
 
 __all__ = ["saved_variables"]
 
@@ -92,7 +92,7 @@ class _Walk:
         match holder:
             case BaseOptimizer():
                 self._numbered(path, _of_optimizer(holder))
-                if holder.built:
+                if is_built(holder):
                     # In a model that is saved, too, the paths of its variables tell where they stand.
                     slots = enumerate(slots_of(holder, _positions_in if holder is self.root else lambda model: {}))
                     self.found.slots |= {_joined(path, f"vars/{number}"): owner for number, owner in slots}
@@ -160,7 +160,7 @@ class _Walk:
 
 def _of_optimizer(optimizer: Saveable) -> Iterator[tuple[int, keras.Variable]]:
     """The variables of an optimizer, with the numbers that they have when it is built."""
-    if optimizer.built:
+    if is_built(optimizer):
         yield from enumerate(optimizer.variables)
         return
     own: Sequence[keras.Variable] = optimizer._variables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 import jax
@@ -25,7 +25,7 @@ from simdist.training.missing_rows import MissingRows, with_rows
 from simdist.training.state_without_rows import state_without_rows
 from simdist.training.stateless_step import stateless_replica_step
 from simdist.variables.gradients import differentiated
-from simdist.variables.keras_objects import KerasVariable, core_of, trained_variables
+from simdist.variables.keras_objects import KerasVariable, core_of, trained_variables, unbuilt_by_keras
 from simdist.variables.optimizer import Optimizer, as_variable
 from simdist.variables.overwriting import gradient_without_rows
 
@@ -58,16 +58,9 @@ def build(model: StrategyModel, batch: Example) -> None:
     with strategy_of(model).scope():
         # A main whose replicas have none of its rows builds what the others build; some losses cannot be built for no rows.
         data = unpack_x_y_sample_weight(with_rows(batch.value()))
-        was_built = optimizer.built if optimizer is not None else None
-        if optimizer is not None:
-            # The slots lie beside the variables; a second set, made by Keras, would never be updated.
-            optimizer.built = True
-        try:
-            with explaining_fixed_batches(model, data[0]):
-                model.simdist_build(data)
-        finally:
-            if optimizer is not None:
-                optimizer.built = was_built
+        # The slots lie beside the variables; a second set, made by Keras, would never be updated.
+        with nullcontext() if optimizer is None else unbuilt_by_keras(optimizer), explaining_fixed_batches(model, data[0]):
+            model.simdist_build(data)
     model.simdist_state.is_built = True
     built(model)
 

@@ -7,7 +7,8 @@ read, or write, what Keras keeps private: it has no public way to ask for it. No
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
 import jax
@@ -30,6 +31,7 @@ __all__ = [
     "excludes_by_name",
     "exclusions_by_identity",
     "holds_optimizers",
+    "is_built",
     "is_keras_optimizer",
     "is_scaling",
     "learning_rate_of",
@@ -37,6 +39,7 @@ __all__ = [
     "rename",
     "set_schedule",
     "trained_variables",
+    "unbuilt_by_keras",
     "without_clipping",
 ]
 
@@ -172,6 +175,8 @@ BOOKKEEPING = frozenset((
 ))  # fmt: skip
 """Attributes in which an optimizer keeps its variables and their names; and its loss scale, which is taken off before the update."""
 
+LEFT_UNBUILT = "_simdist_left_unbuilt"
+
 
 def counter_of(optimizer: KerasOptimizer) -> KerasVariable:
     """The variable in which an optimizer counts its steps."""
@@ -186,6 +191,25 @@ def learning_rate_of(optimizer: KerasOptimizer) -> LearningRate:
 def set_schedule(optimizer: KerasOptimizer, schedule: LearningRate) -> None:
     """Let an optimizer follow this very schedule; a copy would have to know how to make one of its configuration."""
     optimizer._learning_rate = schedule
+
+
+@contextmanager
+def unbuilt_by_keras(optimizer: KerasOptimizer) -> Iterator[None]:
+    """Let Keras take an optimizer for built, so that it makes no slots; `is_built` tells whether it is."""
+    if optimizer.built:
+        yield
+        return
+    vars(optimizer)[LEFT_UNBUILT] = optimizer.built = True
+    try:
+        yield
+    finally:
+        del vars(optimizer)[LEFT_UNBUILT]
+        optimizer.built = False
+
+
+def is_built(optimizer: KerasOptimizer) -> bool:
+    """Whether an optimizer has all of its variables."""
+    return optimizer.built and LEFT_UNBUILT not in vars(optimizer)
 
 
 def trained_variables(optimizer: KerasOptimizer) -> Sequence[KerasVariable]:

@@ -74,3 +74,28 @@ def test_one_that_fits_keeps_what_it_has_where_another_is_refused(tmp_path: Path
         wrong.step()
     assert right.state[0] == 4
     assert wrong.state[0] == 0
+
+
+def test_a_loss_scale_is_restored_into_a_model_that_fit_builds(tmp_path: Path) -> None:
+    """While `fit` builds the model, Keras takes the optimizer for built; its variables have other numbers by then than in the end."""
+
+    def model() -> keras.Model:
+        with sd.MirroredStrategy(2).scope():
+            made = keras.Sequential([keras.layers.Dense(3, kernel_initializer="ones"), keras.layers.Dense(1, kernel_initializer="ones")])
+            adam = keras.optimizers.Adam(0.02)
+            made.compile(keras.optimizers.LossScaleOptimizer(adam, initial_scale=4.0, dynamic_growth_steps=3), "mse")
+        return made
+
+    def train(trained: keras.Model, steps: int) -> None:
+        trained.fit(np.ones((4 * steps, 2)), np.ones((4 * steps, 1)), batch_size=4, shuffle=False, verbose=0)
+
+    first, second = model(), model()
+    train(first, 5)
+    status = sd.Checkpoint(model=second).restore(sd.Checkpoint(model=first).save(tmp_path / "ckpt"))
+    train(first, 2)
+    train(second, 2)
+    status.assert_consumed()
+    for expected, found in zip(first.optimizer.variables, second.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), err_msg=found.path)
+    for expected, found in zip(first.get_weights(), second.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
