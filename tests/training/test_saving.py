@@ -88,6 +88,22 @@ def test_a_file_of_the_older_format_is_loaded_into_a_strategy(make: Any, tmp_pat
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
 
 
+@pytest.mark.parametrize("is_sequential", [True, False])
+def test_a_file_of_the_older_format_is_written_of_layers_that_track_a_list(is_sequential: bool, tmp_path: Path) -> None:
+    """LayerNormalization keeps its axes so, and the list knows the layer's variables: Keras copied them with the configuration."""
+    path = str(tmp_path / "m.h5")
+    with sd.MirroredStrategy(2).scope():
+        made: list[Any] = [keras.layers.LayerNormalization(), keras.layers.Dense(2, kernel_initializer="ones")]
+        inputs = keras.Input((4,))
+        model: Any = keras.Sequential([inputs, *made]) if is_sequential else keras.Model(inputs, made[1](made[0](inputs)))
+        model.compile("sgd", "mse")
+    model.save(path)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4) ** 2
+    loaded = plain.models.load_model(path, compile=False)
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-6, atol=1e-6)
+    assert model.get_config() is not model.get_config() and model.get_config() == model.get_config()
+
+
 def test_keras_opens_files_of_ours_without_simdist(tmp_path: Path) -> None:
     models = [trained(sequential), trained(functional)]
     paths = [str(tmp_path / f"{number}.keras") for number in range(2)]
