@@ -13,14 +13,15 @@ by a stopwatch. Batch sizes are filled up to powers of two, so that few sizes ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, compress
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.ledger.entry import Branch, Entry
+from simdist.ledger.entry import Branch, Entry, describe
 from simdist.ledger.levels import Stretch
 from simdist.ledger.pending import Pending
 from simdist.ledger.registers import RegisterFile
@@ -66,22 +67,12 @@ class Batches:
         try:
             for level, calls in enumerate(stretch.levels):
                 for code, of_level in calls.items():
-                    if noted:
-                        return
-                    indices = [index for index in of_level if not stretch.done[index]] if summed else of_level
-                    if not indices:
-                        continue
-                    branch, sums = branches[code], summed.get(indices[0], {}) if len(indices) == 1 else {}
-                    read = [stretch.read(indices, position) for position in range(len(branch.site.reads))]
-                    given = read, [entries[index][4] for index in indices]
-                    if not sums:
-                        stretch.put(indices, self._call(branch, given))
-                        continue
-                    made = self._alone(branch, summing_kernel(entries, branches, indices[0], sums), given)
-                    for position, adder in sums.items():
-                        stretch.put([adder], [made[position]])
-                        made[position] = ()
-                    stretch.put(indices, made)
+                    left = [index for index in of_level if not stretch.done[index]] if summed else of_level
+                    for indices in _in_calls(branches[code].site.kernel, left):
+                        if noted:
+                            return
+                        with _named(branches[code].site.kernel, [entries[index] for index in indices]):
+                            self._compute(stretch, indices, entries, branches, summed.get(indices[0], {}) if len(left) == 1 else {})
                 stretch.forget(level)
         finally:
             if all(stretch.done):
@@ -89,6 +80,22 @@ class Batches:
                 pending.put_registers(self._thinned(stretch.registers(), unheld, pending.files), unheld, len(entries))
             else:
                 pending.put_loose(stretch.done, stretch.results())
+
+    def _compute(
+        self, stretch: Stretch, indices: Sequence[int], entries: Sequence[Entry], branches: Sequence[Branch], sums: dict[int, int]
+    ) -> None:
+        """Compute entries of one level that are one call, with the sums of their stacks where these are all that is needed of them."""
+        branch = branches[entries[indices[0]][1]]
+        read = [stretch.read(indices, position) for position in range(len(branch.site.reads))]
+        given = read, [entries[index][4] for index in indices]
+        if not sums:
+            stretch.put(indices, self._call(branch, given))
+            return
+        made = self._alone(branch, summing_kernel(entries, branches, indices[0], sums), given)
+        for position, adder in sums.items():
+            stretch.put([adder], [made[position]])
+            made[position] = ()
+        stretch.put(indices, made)
 
     def summed(self, pending: Pending, count: int, branches: Sequence[Branch]) -> dict[int, dict[int, int]]:
         """The calls among the first entries that add up their stacks themselves: by their numbers (`summed_calls`)."""
@@ -242,6 +249,24 @@ class Batches:
     def cut(self, stack: Sequence[jax.Array], lanes: Sequence[int]) -> list[Arrays]:
         """Lanes of a stack by themselves."""
         return cut_apart(stack, lanes, self.on_host)
+
+
+def _in_calls(kernel: Kernel, indices: list[int]) -> list[list[int]]:
+    """Which entries are one call: all of them, unless the kernel calls back. Python of the user need not know what a lane is."""
+    if kernel.calls_back:
+        return [[index] for index in indices]
+    return [indices] if indices else []
+
+
+@contextmanager
+def _named(kernel: Kernel, entries: Sequence[Entry]) -> Iterator[None]:
+    """An error says where in the run it happened."""
+    try:
+        yield
+    except Exception as error:
+        others = f" and {len(entries) - 1} more in one batch" if len(entries) > 1 else ""
+        error.add_note(f"while computing {kernel.name} of {describe(entries[0][5])}{others}")
+        raise
 
 
 def _lane_function(kernel: Kernel, first: int) -> LaneFunction:

@@ -67,6 +67,7 @@ class Kernel:
         is_python: whether it is Python of the user (`simdist.program.python_calls`), and is not compiled.
         runs_at_once: whether it is called once for each time that a step computes it, in order: it is Python, or does more than to give
             its results (``jax.debug.print``, ``io_callback``).
+        calls_back: whether it calls Python of the user where it is computed (``jax.pure_callback``).
         function: its operations, to be compiled together with those around them.
         apart: the same inside of a larger computation, and compiled as if it stood alone (see `compiled_apart`).
     """
@@ -82,6 +83,7 @@ class Kernel:
         self._python = python_called(closed.jaxpr)
         self.is_python = bool(self._python)
         self.runs_at_once = self.is_python or bool(closed.effects)
+        self.calls_back = self.is_python or any("callback" in primitive for primitive in primitives_in(jaxpr))
         self.function: Callable[..., Sequence[jax.Array]] = jex_core.jaxpr_as_fun(_as_compiled(closed, jax.default_backend()))
         self.apart = self.function if self.is_python else compiled_apart(self.function)
         self.jitted = jax.jit(self.function, compiler_options=compiler_options())

@@ -118,6 +118,24 @@ def test_a_scan_that_fails_as_users_can_make_it_fail_is_computed_without_a_word(
     assert look(ledger) == 70 and ledger.plans.refuted
 
 
+def test_a_callback_that_raises_in_a_scan_is_no_defect_of_ours(recwarn: pytest.WarningsRecorder) -> None:
+    def same(number: np.ndarray) -> np.ndarray:
+        if number[0] == 300:
+            raise ValueError("three hundred")
+        return number
+
+    def counted(array: jax.Array) -> list[jax.Array]:
+        return [jax.pure_callback(same, jax.ShapeDtypeStruct((3,), "float32"), array) + 1]
+
+    ledger, bundle = Ledger("replay"), Bundle.of([START])
+    site = ledger.site(kernel_of("counted", counted, ONE), [ONE], [ONE])
+    for _ in range(1_000):
+        (bundle,) = ledger.call(site, [bundle], where=("worker:0", 300, 0.0))
+    with pytest.raises(Exception, match="three hundred"):
+        ledger.arrays(bundle)
+    assert not [warning for warning in recwarn if "defect" in str(warning.message)]
+
+
 def test_data_that_cannot_be_read_for_a_scan_are_no_defect() -> None:
     ledger = Ledger("replay")
 
