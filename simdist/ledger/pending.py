@@ -96,17 +96,18 @@ class Pending:
             tables: by register, those that were kept out of the heaps and are in other buffers now.
             gone: registers whose tables were overwritten.
         """
-        kept = [partial(setattr, file, "in_buffers", file.tables_after(tables or {}, gone)) for file in self.files if file.tables]
-        self._take_out(count, [], count, [*kept, *self._moved_into(stacks)])
+        self._take_out(count, [], count, self._moved_into(stacks, tables or {}, gone))
 
     def let_fly(self, stacks: Sequence[jax.Array], count: int) -> None:
         """As `put_stacks`, with stacks that are promises; `land` waits for them."""
         before, loose = [(heap, heap.stack) for heap in self.heaps], [(file, file.loose) for file in self.files]
         flight = Flight(self.entries[:count], stacks, before, loose)
-        self._take_out(count, [], count, [partial(setattr, self, "flight", flight), *self._moved_into(stacks)])
+        self._take_out(count, [], count, [partial(setattr, self, "flight", flight), *self._moved_into(stacks, {}, ())])
 
-    def _moved_into(self, stacks: Sequence[jax.Array]) -> list[Callable[[], None]]:
+    def _moved_into(self, stacks: Sequence[jax.Array], tables: Mapping[int, Arrays], gone: Collection[int]) -> list[Callable[[], None]]:
+        """What is to be called, so that all numbers are in these stacks, and the tables of what was loose in buffers."""
         return [
+            *(partial(setattr, file, "in_buffers", file.tables_after(tables, gone)) for file in self.files if file.tables),
             *(heap.replaced(stack) for heap, stack in zip(self.heaps, stacks, strict=True)),
             *(file.replaced({}) for file in self.files),
         ]

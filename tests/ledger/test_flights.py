@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from simdist.ledger import computing, pending, plans, replay
+from simdist.ledger import computing, pending, plans, registers, replay
 from simdist.ledger.ledger import Ledger
 from simdist.program.kernels import kernel_of
 from simdist.program.values import Aval, Bundle
@@ -129,3 +129,26 @@ def test_a_flush_by_name_waits() -> None:
     story.go_on(16)
     story.ledger.flush()
     assert story.ledger.pending.flight is None and story.ledger.entries == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_table_that_nothing_in_a_flight_concerns_keeps_its_numbers(
+    fails: bool, failing: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registers, "HUGE_BYTES", 64)
+    story, large = Story("replay"), (Aval((64,), "float32"), AVAL)
+    start, added = np.arange(64, dtype=np.float32), np.ones(3, np.float32)
+    bundle, last = Bundle.of([start, added]), Bundle.of([start + 1, added])
+    site = story.ledger.site(kernel_of("add", lambda table, few, x: (table + x[0], few + x), [*large, AVAL]), [large], [large])
+    for _ in range(4):
+        (bundle,) = story.ledger.call(site, (bundle,), None, (added,))
+    (last,) = story.ledger.call(site, (last,), None, (added,))
+    story.ledger.flush()
+    story.go_on(13)
+    assert story.ledger.pending.flight is not None
+    if fails:
+        failing(MemoryError("out of luck"))
+    (bundle,) = story.ledger.call(site, (bundle,), None, (added,))
+    for found, table, few in ((bundle, start + 5, added + 5), (last, start + 2, added + 1)):
+        assert np.array_equal(story.ledger.arrays(found)[0], table)
+        assert np.array_equal(story.ledger.arrays(found)[1], few)
