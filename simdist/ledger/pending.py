@@ -77,7 +77,7 @@ class Pending:
             How many there are.
         """
         if not all(needed):
-            first, rest, copies = separate(self.entries, needed, self._rename)
+            first, rest, copies = separate(self.entries, needed, partial(self._rename, _Unused(self.entries)))
             self._copy(copies)
             self.entries[: len(needed)] = [*first, *rest]
         return sum(needed)
@@ -160,7 +160,7 @@ class Pending:
             done: for each of them; closed under "needs".
             results: for each that is done, its results, bundle by bundle; None where they are not needed any more.
         """
-        first, rest, copies = separate(self.entries[: len(done)], done, self._rename)
+        first, rest, copies = separate(self.entries[: len(done)], done, partial(self._rename, _Unused(self.entries)))
         self._copy(copies)
         loose = [dict(file.loose) for file in self.files]
         for (_, _, _, writes, _, _), parts in zip(first, results, strict=True):
@@ -193,8 +193,31 @@ class Pending:
         for old, new in copies:
             self.files[new >> INDEX_BITS].loose[new] = self.files[old >> INDEX_BITS].get(old)
 
-    def _rename(self, register: int) -> int:
+    def _rename(self, unused: _Unused, register: int) -> int:
         file = self.files[register >> INDEX_BITS]
         # Held until nothing is pending, so that no other bundle gets it.
-        self._renamed.append(Bundle(file.avals, None, file, file.new()))
+        self._renamed.append(Bundle(file.avals, None, file, unused.of(file)))
         return self._renamed[-1].register
+
+
+class _Unused:
+    """Registers that neither a bundle holds nor a pending entry uses: as many are given out as wait at once, however long a run is.
+
+    Args:
+        entries: all that are pending.
+    """
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+        self._used: set[int] | None = None
+        self._left: dict[int, int] = {}  # by file: how many of its free registers have not been looked at
+
+    def of(self, file: RegisterFile) -> int:
+        """One of this file."""
+        if self._used is None:
+            self._used = {register for entry in self._entries for register in (*entry[2], *entry[3])}
+        for place in range(self._left.get(file.number, len(file.free)) - 1, -1, -1):
+            self._left[file.number] = place
+            if file.free[place] not in self._used:
+                return file.free.pop(place)  # a bundle that goes meanwhile is added at the end
+        return file.new()

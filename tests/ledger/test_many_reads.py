@@ -68,6 +68,22 @@ def test_what_each_step_leaves_unread_is_computed_before_reads_pass_through_much
     assert float(ledger.arrays(metric)[0]) == steps * (steps + 1) / 2
 
 
+@pytest.mark.parametrize("numerics", ["loop", "replay", "vmap"])
+def test_reads_of_a_long_run_need_no_more_registers_than_those_of_a_short_one(numerics: str, passed: list[int]) -> None:
+    sizes: list[int] = []
+    ledger = Ledger(numerics)
+    site = ledger.site(ADD, [ONE, ONE], [ONE])
+    loss, metric, one = (Bundle.of([np.full((), number, np.float32)]) for number in (0, 0, 1))
+    for step in range(1, 401):
+        loss = ledger.call(site, [loss, one], None)[0]
+        metric = ledger.call(site, [metric, loss], None)[0]
+        ledger.arrays(loss)
+        if step % 200 == 0:
+            sizes.append(ledger.files[ONE].size)
+    assert len(passed) > 100 and sizes[0] == sizes[1]
+    assert float(ledger.arrays(metric)[0]) == 400 * 401 / 2
+
+
 def test_reads_of_what_is_known_do_not_compute_what_is_pending_at_once(passed: list[int]) -> None:
     ledger = Ledger("loop")
     first, *others = noted(ledger)
