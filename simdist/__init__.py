@@ -77,9 +77,8 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 _LATE = ("estimator", "feature_column")
 
-_os.environ["KERAS_BACKEND"] = (
-    _os.environ.get("KERAS_BACKEND") or "jax"
-)  # also for programs that import Keras by its own name after this package
+# Also for programs that import Keras by its own name after this package.
+_os.environ["KERAS_BACKEND"] = _os.environ.get("KERAS_BACKEND") or "jax"
 
 
 def __getattr__(name: str) -> _types.ModuleType:

@@ -28,7 +28,7 @@ if sys.modules.get("keras") is None and os.environ["KERAS_BACKEND"] != "jax":
 with needs("simdist.keras", "keras"):
     import keras as _keras
 
-from simdist.training import adoption, applying, first_builds, global_denominators, lookups, metric_logs, plain_models, synchronised_moments
+from simdist.training import adoption, applying, first_builds, global_denominators, lookups, plain_models, synchronised_moments
 
 adoption.install()
 first_builds.install()
@@ -36,7 +36,6 @@ synchronised_moments.install()
 applying.install()
 global_denominators.install()
 lookups.install()
-metric_logs.install()
 plain_models.install()
 
 from simdist.training import callbacks as _own_callbacks  # noqa: E402

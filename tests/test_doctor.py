@@ -22,7 +22,7 @@ def test_doctor_names_parts_devices_and_options(capsys: pytest.CaptureFixture[st
 
 
 def test_doctor_names_what_the_extras_install() -> None:
-    """It named Ray once, for what is not there."""
+    """Each line is of an extra, and each extra has a line."""
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     extras = {name: packages for name, packages in project["optional-dependencies"].items() if name not in ("dev", "bench-tf")}
     installed = {name: {re.split(r"[>\[]", package)[0] for package in packages} for name, packages in extras.items()}

@@ -22,7 +22,7 @@ from keras.src.backend.common.stateless_scope import get_stateless_scope
 from simdist.program.arrays import Tree
 from simdist.strategies.base import Strategy
 
-__all__ = ["MetricLog", "NotedResults", "install", "noted_results"]
+__all__ = ["MetricLog", "NotedResults", "noted_results"]
 
 Result: TypeAlias = tuple[keras.metrics.Metric, Sequence[Any], Any]
 """A metric, the values of its variables, and its result for them."""
@@ -103,22 +103,15 @@ def _flat(logs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-_noted: list[NotedResults] = []
-
-
 @contextmanager
 def noted_results(model: keras.Model) -> Iterator[NotedResults]:
     """Note the results that metrics, and the model's ``get_metrics_result``, give inside, of states that they are given."""
     noted = NotedResults()
-    _noted.append(noted)
-    try:
-        with ExitStack() as watched:
-            for metric in model.metrics:
-                watched.enter_context(_watched(metric, "result", metric.variables, partial(_note_result, noted, metric)))
-            watched.enter_context(_watched(model, "get_metrics_result", model.metrics_variables, noted.note_all))
-            yield noted
-    finally:
-        _noted.pop()
+    with ExitStack() as watched:
+        for metric in model.metrics:
+            watched.enter_context(_watched(metric, "result", metric.variables, partial(_note_result, noted, metric)))
+        watched.enter_context(_watched(model, "get_metrics_result", model.metrics_variables, noted.note_all))
+        yield noted
 
 
 def _note_result(noted: NotedResults, metric: keras.metrics.Metric, values: Sequence[Any], result: Any) -> None:
@@ -146,20 +139,3 @@ def _watched(owner: Any, method: str, variables: Sequence[Any], note: Callable[[
     finally:
         del owner.__dict__[method]
         owner.__dict__.update(before)
-
-
-def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def stateless_result(self: keras.metrics.Metric, metric_variables: Sequence[Any]) -> Any:
-        result = original(self, metric_variables)
-        if _noted:
-            _noted[-1].note((self, list(metric_variables), result))
-        return result
-
-    return stateless_result
-
-
-def install() -> None:
-    """Let steps note what metrics give them. Done once."""
-    if not hasattr(keras.metrics.Metric.stateless_result, "__wrapped__"):
-        keras.metrics.Metric.stateless_result = _noting(keras.metrics.Metric.stateless_result)
