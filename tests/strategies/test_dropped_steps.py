@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -166,6 +167,24 @@ def test_a_class_method_is_traced_once_for_each_class() -> None:
         for owner, expected in zip(steps, (2.0, 3.0, 3.0), strict=True):
             assert set(map(float, strategy.local_results(strategy.run(owner.step, args=(np.float32(1),))))) == {expected}
     assert Doubling.traced == [2.0, 3.0]
+
+
+def test_a_step_that_is_bound_as_any_function_is_traced_once() -> None:
+    """As class methods are from Python 3.13 on, whatever they wrap."""
+    traced: list[float] = []
+
+    @sd.function
+    def step(owner: Any, x: Any) -> Any:
+        traced.append(owner.factor)
+        return x * owner.factor
+
+    servers = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    coordinator, strategy = sd.ClusterCoordinator(servers), sd.MirroredStrategy(2)
+    for _ in range(3):
+        bound: Any = types.MethodType(step, Doubling)
+        assert set(map(float, strategy.local_results(strategy.run(bound, args=(np.float32(1),))))) == {2.0}
+        assert float(coordinator.schedule(bound, args=(np.float32(2),)).fetch()) == 4.0
+    assert traced == [2.0, 2.0]
 
 
 def test_an_object_with_a_step_goes_and_its_copy_has_a_step_of_its_own() -> None:
