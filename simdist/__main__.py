@@ -23,7 +23,9 @@ from simdist.errors import SimdistError
 
 __all__ = ["main"]
 
-INTERRUPTED = 130  # as a shell counts: 128 and the number of the signal
+# As a shell counts: 128 and the number of the signal.
+INTERRUPTED = 130
+READER_GONE = 141
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +51,14 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"unknown: {' '.join(options_of_lab)}; see python -m simdist {options.command} --help")
     options.of_lab, options.of_script = options_of_lab, of_script
     try:
-        return int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor, "chaos": _chaos}[options.command](options) or 0)
+        status = int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor, "chaos": _chaos}[options.command](options) or 0)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        if options.command == "run":
+            raise  # perhaps a pipe of the program's
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that what is left to print does not fail at the end
+        return READER_GONE
     except SimdistError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -90,6 +99,10 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     if not options.program.is_file():
         print(f"There is no program {options.program}. Give the path of a Python file, such as examples/digits_ps.py.", file=sys.stderr)
+        return 2
+    if options.program.suffix not in ("", ".py"):
+        advice = " A notebook runs in JupyterLab; a file that describes a cluster goes behind --cluster." if options.cluster is None else ""
+        print(f"{options.program} is no Python file. Give the path of one, such as examples/digits_ps.py.{advice}", file=sys.stderr)
         return 2
     compilation_cache.switch_on()
     if options.cluster is not None:

@@ -30,6 +30,32 @@ def test_run_of_a_file_without_main_says_so(tmp_path: Path, capsys: pytest.Captu
     assert "defines no main" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["cluster.toml"], "goes behind --cluster"),
+        (["cluster.toml", "--cluster", "train.py"], ""),
+        (["lesson.ipynb"], "runs in JupyterLab"),
+    ],
+)
+def test_run_of_another_kind_of_file_says_so(words: list[str], advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / words[0]).write_text("[jobs]\nworker = 2\n")  # Python, too, until it runs
+    assert main(["run", str(tmp_path / words[0]), *words[1:]]) == 2
+    said = capsys.readouterr().err
+    assert f"{words[0]} is no Python file" in said
+    assert advice in said
+
+
+def test_reader_that_leaves_is_no_traceback() -> None:
+    command = subprocess.Popen([sys.executable, "-m", "simdist", "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert command.stdout is not None
+    command.stdout.close()
+    assert command.stderr is not None
+    assert command.stderr.read() == b""
+    command.stderr.close()
+    assert command.wait() == 141
+
+
 def test_run_of_a_script_for_tasks_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").write_text("def main():\n    raise SystemExit('was called')\n")
     assert main(["run", str(tmp_path / "train.py")]) == 2

@@ -26,6 +26,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.reduction import ReduceOp
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.strategies.synchronous.outcome import StepOutcome
+from simdist.training.stepping_strategies import stepping
 
 __all__ = ["DatasetFunction", "ReplicaRunner", "Runner", "WorkerRunner", "training_runner"]
 
@@ -200,7 +201,9 @@ def training_runner(strategy: Strategy, dataset_fn: DatasetFunction, max_delay_s
 
     Raises:
         InvalidArgumentError: workers of parameter servers have several devices.
+        TypeError: a strategy of a user's own whose steps nobody runs.
     """
+    strategy = stepping(strategy, "An Estimator")
     if isinstance(strategy, ParameterServerStrategy):
         if strategy.num_replicas_in_sync > 1:
             raise InvalidArgumentError(
@@ -208,5 +211,4 @@ def training_runner(strategy: Strategy, dataset_fn: DatasetFunction, max_delay_s
                 "workers take steps on one. Leave devices_per_worker= out, or train with a ClusterCoordinator."
             )
         return WorkerRunner(strategy, dataset_fn, max_delay_s)
-    assert isinstance(strategy, SynchronousStrategy)
     return ReplicaRunner(strategy, dataset_fn)

@@ -19,6 +19,7 @@ from simdist.training.position import PositionedSteps
 from simdist.training.sources import ENDLESS, Source, first_batch
 from simdist.training.sources.datasets import DatasetSource
 from simdist.training.step import build, train_step_of
+from simdist.training.stepping_strategies import stepping
 
 __all__ = ["ReplicaSteps", "Runner", "runner_of"]
 
@@ -49,14 +50,9 @@ def runner_of(model: StrategyModel, source: Source) -> Runner:
     Raises:
         TypeError: a strategy of a user's own whose steps nobody runs.
     """
-    strategy = strategy_of(model)
+    strategy = stepping(strategy_of(model), "fit")
     if isinstance(strategy, ParameterServerStrategy):
         return CoordinatedSteps(model, strategy, source)
-    if not isinstance(strategy, SynchronousStrategy):
-        raise TypeError(
-            f"fit cannot run the steps of {type(strategy).__name__}. Make it a subclass of SynchronousStrategy "
-            "(simdist.strategies.synchronous), whose replicas step together, or of ParameterServerStrategy."
-        )
     return ReplicaSteps(model, strategy, source)
 
 

@@ -45,10 +45,6 @@ class Nowhere(SynchronousStrategy):
         return []
 
 
-class StepsOfNobody(sd.Strategy):
-    """A user's own, whose steps nobody runs."""
-
-
 def losses(strategy: sd.Strategy) -> list[float]:
     rows = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
     with strategy.scope():
@@ -68,8 +64,3 @@ def test_a_strategy_of_a_users_own_trains_as_one_device(engine: Any) -> None:
 def test_replicas_without_a_device_each_are_refused(kind: type[SynchronousStrategy]) -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match=rf"{kind.__name__}\.replica_devices\(\) gave .*; expected a device for each"):
         kind(sd.Cluster({"worker": 2}))
-
-
-def test_fit_names_the_base_class_that_a_strategy_lacks() -> None:
-    with pytest.raises(TypeError, match=r"fit cannot run the steps of StepsOfNobody\. Make it a subclass of SynchronousStrategy"):
-        losses(StepsOfNobody(sd.Cluster({"worker": 2})))

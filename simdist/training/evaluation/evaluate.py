@@ -21,6 +21,7 @@ from simdist.training.keras_model import Callbacks, Examples, ForwardStep, Logs,
 from simdist.training.limits import limited_steps
 from simdist.training.sources import Source, data_and_first, evaluation_source
 from simdist.training.step import build
+from simdist.training.stepping_strategies import stepping
 
 __all__ = ["evaluate", "tested"]
 
@@ -102,8 +103,7 @@ class _Test(Protocol):
 
 
 def _test_of(model: StrategyModel, source: Dataset, steps: int | None, step: ForwardStep, alone: bool) -> _Test:
-    strategy = strategy_of(model)
-    assert isinstance(strategy, (SynchronousStrategy, ParameterServerStrategy))
+    strategy = stepping(strategy_of(model), "evaluate")
     alone = alone and isinstance(strategy, SynchronousStrategy) and strategy.launched
     given = given_values(model, step, alone)
     if not step.may_be_split:

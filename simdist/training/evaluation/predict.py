@@ -24,6 +24,7 @@ from simdist.training.keras_model import Callbacks, Examples, ForwardStep, Strat
 from simdist.training.limits import limited_steps
 from simdist.training.sources import Source, data_and_first, evaluation_source
 from simdist.training.step import Example
+from simdist.training.stepping_strategies import stepping
 
 __all__ = ["predict"]
 
@@ -72,8 +73,7 @@ def _predicted(model: StrategyModel, source: Source, steps: int | None, callback
 
 def _pass_of(model: StrategyModel, source: Dataset, steps: int | None, step: ForwardStep) -> tuple[Pass, Callable[[], None]]:
     """The pass, and what assigns to layers what it has changed of them."""
-    strategy = strategy_of(model)
-    assert isinstance(strategy, (SynchronousStrategy, ParameterServerStrategy))
+    strategy = stepping(strategy_of(model), "predict")
     alone = isinstance(strategy, SynchronousStrategy) and strategy.launched  # the outputs of other mains would be missing
     given = given_values(model, step, alone)
     if not step.may_be_split:
