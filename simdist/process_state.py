@@ -5,18 +5,19 @@ one program have in common (`simulated_process.py`: ``os.environ`` with TF_CONFI
 module ``__main__``) would otherwise leak from one task into the next at every switch. Two interleaved mains must equal two separate ones;
 the test of that name is the proof.
 
-What may live in this file: saving and restoring process-wide state. It imports neither Keras nor JAX: it looks them
-up among the modules that are already loaded.
+What may live in this file: saving and restoring process-wide state (that of JAX: `jax_settings.py`). It does not import Keras: it looks
+it up among the modules that are already loaded.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TextIO, TypeVar, cast
 
+from simdist.jax_settings import OpenSetting, close_settings, open_settings, set_here, states
 from simdist.simulated_process import SimulatedProcess
 
 __all__ = [
@@ -26,22 +27,10 @@ __all__ = [
     "active",
     "active_context",
     "current_seed",
-    "has_jax_contexts",
-    "is_jax_tracing",
     "kept_state",
 ]
 
 KERAS_STATE = "keras.src.backend.common.global_state"
-JAX_CONFIG = "jax._src.config"
-JAX_TRACE = ("jax._src.core", ("trace_state", "trace_state_strong_ref", "axis_env_state"))
-"""Where JAX keeps the trace in which code runs, and the axes that it has there."""
-UNTRACED = (
-    *("jax_debug_nans", "jax_debug_infs", "jax_log_compiles", "jax_check_tracer_leaks", "jax_explain_cache_misses", "jax_enable_checks"),
-    *("jax_default_prng_impl", "jax_enable_custom_prng", "jax_legacy_prng_key", "jax_no_tracing", "jax_enable_compilation_cache"),
-    *("jax_transfer_guard", "jax_transfer_guard_host_to_device", "jax_transfer_guard_device_to_device", "jax_thread_guard"),
-    *("jax_transfer_guard_device_to_host", "jax_array_garbage_collection_guard", "jax_traceback_filtering", "jax_optimization_level"),
-)
-"""Settings of JAX that a ``with`` opens and that change no compiled code, so that what JAX calls its trace context leaves them out."""
 Value = TypeVar("Value")
 
 
@@ -53,15 +42,22 @@ class TaskContext:
         prefix: text before each line that the task prints; empty for none.
         seeds: gives a fresh integer for each unseeded Keras initialiser of this task, drawn as the task that it is given, or as its own for
             None; None leaves Keras alone.
+        jax_settings: of JAX, in which its code begins.
     """
 
-    def __init__(self, process: SimulatedProcess | None = None, prefix: str = "", seeds: Callable[[str | None], int] | None = None) -> None:
+    def __init__(
+        self,
+        process: SimulatedProcess | None = None,
+        prefix: str = "",
+        seeds: Callable[[str | None], int] | None = None,
+        jax_settings: Sequence[OpenSetting] = (),
+    ) -> None:
         self.process = process
         self.prefix = prefix
         self.seeds = seeds
         self.values: dict[TaskLocal[Any], Any] = {}
         self._keras: tuple[Any, Any] | None = None
-        self._jax: list[tuple[Any, Any]] = []
+        self._jax = jax_settings
         self._outer_stdout: TextIO | None = None
         self._prefixed: PrefixedOutput | None = None
 
@@ -80,14 +76,15 @@ class TaskContext:
 
     def _leave(self) -> None:
         self._leave_keras()
-        self._leave_jax()
+        self._jax = open_settings()
+        close_settings(self._jax)
         if self._outer_stdout is not None:
             sys.stdout, self._outer_stdout = self._outer_stdout, None
 
     def _enter(self) -> None:
         self._enter_keras()
         for state, value in self._jax:
-            _set_jax(state, value)
+            set_here(state, value)
         if self.prefix:
             self._outer_stdout = sys.stdout
             if self._prefixed is None or self._prefixed.stream is not sys.stdout:
@@ -106,52 +103,6 @@ class TaskContext:
         if self._keras is None:
             self._keras = (threading.local(), threading.local())
         module.GLOBAL_STATE_TRACKER, module.GLOBAL_SETTINGS_TRACKER = self._keras
-
-    def _leave_jax(self) -> None:
-        """Take down every JAX configuration context that this task has open."""
-        self._jax = _open_jax_contexts()
-        for state, _ in self._jax:
-            _set_jax(state, sys.modules[JAX_CONFIG].config_ext.unset)
-
-
-def has_jax_contexts() -> bool:
-    """Whether JAX is configured for this thread alone, by a ``with`` that is open: another thread would compute otherwise."""
-    return bool(_open_jax_contexts())
-
-
-def is_jax_tracing() -> bool:
-    """Whether code runs inside of a trace of JAX now."""
-    core = cast(Any, sys.modules.get(JAX_TRACE[0]))
-    return core is not None and not core.trace_state_clean()
-
-
-def _open_jax_contexts() -> list[tuple[Any, Any]]:
-    """JAX's settings that differ for this thread, with their values."""
-    config = cast(Any, sys.modules.get(JAX_CONFIG))
-    if config is None:
-        return []
-    states, unset = config.config_states, config.config_ext.unset
-    if not _asked:
-        _asked.extend([states[name].get_local for name in UNTRACED if name in states])
-    context = config.trace_context()
-    if context == _clean_jax.get("context") and [ask() for ask in _asked].count(unset) == len(_asked):
-        return []
-    found = [(state, value) for state in states.values() if (value := state.get_local()) is not unset]
-    if not found:
-        _clean_jax["context"] = context
-    return found
-
-
-_clean_jax: dict[str, Any] = {}
-_asked: list[Callable[[], Any]] = []  # give the values of `UNTRACED` for this thread
-
-
-def _set_jax(state: Any, value: Any) -> None:
-    """Set one of JAX's settings for this thread, as its ``with`` does: some, as `debug_nans`, install what looks at all results."""
-    state.set_local(value)
-    install = getattr(state, "_update_thread_local_hook", None)
-    if install is not None:
-        install(None if value is sys.modules[JAX_CONFIG].config_ext.unset else value)
 
 
 class kept_state:
@@ -178,11 +129,8 @@ class kept_state:
         self._stacks = stacks
 
     def __enter__(self) -> None:
-        config, keras = cast(Any, sys.modules.get(JAX_CONFIG)), cast(Any, sys.modules.get(KERAS_STATE))
-        core = cast(Any, sys.modules.get(JAX_TRACE[0]))
-        states = [] if config is None else list(config.config_states.values())
-        states += [getattr(core, name) for name in JAX_TRACE[1] if hasattr(core, name)]
-        self._jax = [(state, state.get_local()) for state in states]
+        keras = cast(Any, sys.modules.get(KERAS_STATE))
+        self._jax = [(state, state.get_local()) for state in states()]
         self._keras = None if keras is None else vars(keras.GLOBAL_STATE_TRACKER)
         self._names = {name: _copied(value) for name, value in (self._keras or {}).items()}
         self._values = {key: _copied(value) for key, value in active.context.values.items()}
@@ -192,7 +140,7 @@ class kept_state:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             return
         for state, value in self._jax:
-            _set_jax(state, value)
+            set_here(state, value)
         if self._keras is not None:
             _put_back(self._keras, self._names)
         _put_back(active.context.values, self._values)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -22,6 +22,7 @@ from simdist.coordinator.sent_values import sent
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError, TimedOutError
 from simdist.input import DistributedIterator, InputContext
+from simdist.jax_settings import OpenSetting, has_another_width, open_settings, opened, trace_settings
 from simdist.program.arrays import Tree
 from simdist.program.bound_call import BoundCall
 from simdist.program.explained_errors import explained, require_of_dataset
@@ -47,7 +48,8 @@ class Closure:
 
     `key` is equal for calls of one step with the same arguments, of one strategy; None where that is not known. `resuming` are the
     arguments whose positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure;
-    `handed_out` are the batches that it takes by number; `begun` is the worker that was sent it last; `drawn` as of `WorkerStep`.
+    `handed_out` are the batches that it takes by number; `begun` is the worker that was sent it last; `drawn` as of `WorkerStep`;
+    `jax_settings` are those in which it was scheduled, and in which its Python runs.
     """
 
     strategy: ParameterServerStrategy
@@ -64,6 +66,7 @@ class Closure:
     handed_out: tuple[NumberedBatches, ...] = ()
     taken: dict[str, list[Taken]] = field(default_factory=dict[str, list["Taken"]])
     drawn: dict[int, Drawn] = field(default_factory=dict[int, Drawn])
+    jax_settings: Sequence[OpenSetting] = ()
 
     def may_be_tried_again(self) -> bool:
         """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""
@@ -108,7 +111,7 @@ class Closure:
             if changing and self.strategy.serving.in_rounds:
                 raise second_step(fn.name, self.result.number, worker.name)
             changing.append(fn)
-            result = take(replace(self, fn=fn, args=tuple(args), kwargs=kwargs, repeat=1, key=None))
+            result = take(replace(self, fn=fn, args=tuple(args), kwargs=kwargs, repeat=1, key=None, jax_settings=open_settings()))
             running = running_closure.get()
             assert running is not None
             running.changed.extend(changed := result.changed())
@@ -196,12 +199,16 @@ class Closure:
         assert isinstance(call, BoundCall)
         return linked.version == self.strategy.store.layout.version and fits_at_once(linked.program, call)
 
+    @contextmanager
     def _running_on(
         self, worker: Worker, take_step: Callable[[StepFunction, Sequence[Tree], dict[str, Tree]], Tree] | None = None
-    ) -> AbstractContextManager[None]:
-        """While code of users runs: what it calls can know that it is called in a closure."""
-        running = RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine, take_step)
-        return running_closure.replaced(running)
+    ) -> Iterator[None]:
+        """While code of users runs: what it calls can know that it is called in a closure, and JAX is set as where it was scheduled."""
+        with (
+            opened(self.jax_settings),
+            running_closure.replaced(RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine, take_step)),
+        ):
+            yield
 
     def _resolved(self, leaf: object, worker: Worker) -> object:
         if not isinstance(leaf, PerWorker):
@@ -243,7 +250,8 @@ def new_closure(
     """A closure with the arguments of this moment; arguments as of `Closure`.
 
     Raises:
-        InvalidArgumentError: there is a `RemoteValue` in the arguments, or a per-worker value of another strategy.
+        InvalidArgumentError: there is a `RemoteValue` in the arguments, or a per-worker value of another strategy; or the step has
+            numbers of another width than the program.
     """
     leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
     numbers: list[int] = []
@@ -260,9 +268,25 @@ def new_closure(
     args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
     # The numbers, and a weak reference, so that what is known of a call keeps no per-worker value alive, and no strategy. A worker may
     # have run the same function for another coordinator: with other variables, or another number of replicas.
-    key = (weakref.ref(strategy), structure, *numbers) if len(numbers) == len(leaves) else None
+    settings = trace_settings()
+    if isinstance(fn, StepFunction) and has_another_width(settings.opened):
+        raise InvalidArgumentError(
+            f"{fn.name} was scheduled inside of `with jax.enable_x64(...)`, and servers apply its updates later, outside. Set the width of "
+            'numbers for the whole program, before the cluster is made: jax.config.update("jax_enable_x64", True).'
+        )
+    key = (weakref.ref(strategy), (structure, settings), *numbers) if len(numbers) == len(leaves) else None
     resuming = tuple([leaf for leaf in leaves if isinstance(leaf, PerWorkerIterator) and leaf.dataset.resume])
     handed_out = tuple([leaf for leaf in leaves if isinstance(leaf, NumberedBatches)])
     return Closure(
-        strategy, fn, tuple(args), dict(kwargs), result, repeat, key, tolerated_time_outs, resuming=resuming, handed_out=handed_out
+        strategy,
+        fn,
+        tuple(args),
+        dict(kwargs),
+        result,
+        repeat,
+        key,
+        tolerated_time_outs,
+        resuming=resuming,
+        handed_out=handed_out,
+        jax_settings=settings.opened if isinstance(fn, StepFunction) else open_settings(),  # what is traced depends on no others
     )

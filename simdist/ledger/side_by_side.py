@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import jax
 
-from simdist.process_state import has_jax_contexts
+from simdist.jax_settings import open_settings
 
 __all__ = ["called", "num_cores"]
 
@@ -52,7 +52,7 @@ def called(calls: Sequence[Callable[[], Result]]) -> tuple[list[Result], Excepti
     others: list[Future[Result]] = []
     results: list[Result] = []
     try:
-        if len(calls) > 1 and not has_jax_contexts():
+        if len(calls) > 1 and not open_settings():
             with suppress(RuntimeError):
                 for call in calls[1:]:
                     others.append(_threads().submit(call))

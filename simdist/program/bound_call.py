@@ -12,6 +12,7 @@ import numpy as np
 
 from simdist.arguments import require_shallow
 from simdist.errors import InvalidArgumentError
+from simdist.jax_settings import trace_settings
 from simdist.program.arrays import Array, DType, Tree, TreeStructure, is_array
 from simdist.program.narrowing import kept_dtype, narrowed, require_numbers, require_unmasked
 from simdist.program.operations import VariableHandle
@@ -147,7 +148,7 @@ def _key(name: str, structure: TreeStructure, local_specs: tuple[ReplicaLocalSpe
             f"{name} was given an argument that is neither an array, an iterator nor a hashable value: {error}. Pass arrays, "
             "numbers or text, or close over the object."
         ) from None
-    return structure, local_specs, fixed
+    return structure, local_specs, fixed, trace_settings()
 
 
 def is_iterator(leaf: object) -> TypeGuard[StepIterator]:

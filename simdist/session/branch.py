@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
+from simdist.jax_settings import OpenSetting
 from simdist.runtime.cluster import Cluster, for_others
 from simdist.session.commands import Command
 from simdist.session.goals import Moment
@@ -104,6 +105,7 @@ class Branch:
         template: the cluster of which each run gets a fresh one.
         commands: in order.
         family: of branches, which share the runs that are kept.
+        jax_settings: of JAX, in which each run begins: those of where the session was made.
 
     Attributes:
         seen: its run, or what is known of it.
@@ -111,12 +113,15 @@ class Branch:
         begun_again: how often it began another run from the start, other than to do a run again that was put aside.
     """
 
-    def __init__(self, program: Program, template: Cluster, commands: Sequence[Command], family: Family) -> None:
+    def __init__(
+        self, program: Program, template: Cluster, commands: Sequence[Command], family: Family, jax_settings: Sequence[OpenSetting]
+    ) -> None:
         close_orphans()
         self._thread = get_ident()
         self.program = program
         self.template = template
         self.family = family
+        self.jax_settings = jax_settings
         self.inbox: deque[Mapping[str, Any]] = deque()
         self.seen: ProgramRun | RunAside = self._new_run(commands)
         self.seen.inbox = self.inbox
@@ -196,7 +201,7 @@ class Branch:
     def _new_run(self, commands: Sequence[Command]) -> ProgramRun:
         with for_others():
             cluster = self.template.fresh()
-        return ProgramRun(self.program, cluster, commands)
+        return ProgramRun(self.program, cluster, commands, self.jax_settings)
 
     def _drop(self) -> None:
         if isinstance(self.seen, ProgramRun) and self.seen.state != "closed":

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from simdist.driving_thread import driving_thread
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.faults.base import Fault
+from simdist.jax_settings import OpenSetting
 from simdist.process_state import TaskContext
 from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster, begin_with
@@ -58,7 +59,7 @@ class ProgramRun:
         inbox: faults that other threads put there, to be injected between two events.
     """
 
-    def __init__(self, program: Program, cluster: Cluster, commands: Sequence[Command]) -> None:
+    def __init__(self, program: Program, cluster: Cluster, commands: Sequence[Command], jax_settings: Sequence[OpenSetting] = ()) -> None:
         self.cluster = cluster
         self.clock = cluster.world.clock
         self.state = "paused"
@@ -71,7 +72,7 @@ class ProgramRun:
         self._program = program
         # The program is one of its own, and begins anew when it is forked: what it draws may not depend on what this process has drawn.
         process = SimulatedProcess({}, derive_seed(cluster.seed, "session", "generators"))
-        context, cluster.world.engine_context = TaskContext(process), TaskContext(process)
+        context, cluster.world.engine_context = TaskContext(process, jax_settings=jax_settings), TaskContext(process)
         is_controlled.set(True, context)
         begin_with(cluster, context)
         self._playing = ProgramGreenlet(self._play, context)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from simdist.arguments import END_S, number
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
+from simdist.jax_settings import open_settings
 from simdist.runtime.cluster import Cluster
 from simdist.session.branch import Branch, Family
 from simdist.session.commands import Command, commands_of, in_order, plain_command_fault
@@ -65,7 +66,7 @@ class Session(SessionView, Uncopied, instead="session.fork(session.now) is anoth
 
     def __init__(self, program: Program, cluster: Cluster, commands: Iterable[Command] | None = None) -> None:
         given = _checked(program, cluster, commands)
-        super().__init__(Branch(program, cluster, in_order(given), Family()), get_ident())
+        super().__init__(Branch(program, cluster, in_order(given), Family(), open_settings()), get_ident())
 
     # -- going on -------------------------------------------------------------------------------------------------
 
@@ -218,7 +219,8 @@ class Session(SessionView, Uncopied, instead="session.fork(session.now) is anoth
 
     def _sibling(self, commands: Iterable[Command]) -> Session:
         other, branch = Session.__new__(Session), self._branch
-        SessionView.__init__(other, Branch(branch.program, branch.template, in_order(commands), branch.family), self._thread)
+        forked = Branch(branch.program, branch.template, in_order(commands), branch.family, branch.jax_settings)
+        SessionView.__init__(other, forked, self._thread)
         return other
 
     def compare(self, other: Session) -> Comparison:

@@ -17,7 +17,7 @@ from traceback import walk_stack
 from types import FrameType
 from typing import NoReturn
 
-from simdist.process_state import is_jax_tracing
+from simdist.jax_settings import is_jax_tracing
 from simdist.simulation.fiber import Fiber, TaskKilled, running
 
 __all__ = ["KILLS_BEFORE_LEFT", "refuse", "require_not_dead", "warn_of"]

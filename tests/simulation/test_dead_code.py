@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.process_state import is_jax_tracing
+from simdist.jax_settings import is_jax_tracing
 from simdist.simulation import dead_code
 from simdist.simulation.kernel import Clock, Fiber, TaskKilled
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from simdist import debugging
 from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, TimedOutError, UnavailableError
+from simdist.jax_settings import open_settings
 from simdist.program.scope import start_own_default
 from simdist.runtime.launched_main import LaunchedMain, launched_main
 from simdist.runtime.simulated.task import Incarnation, Task
@@ -51,6 +52,7 @@ class SimulatedRun:
         self.restart = restart
         self.results: dict[str, Returned] = {}
         self.restarts = {task.name: 0 for task in tasks}
+        self._jax_settings = open_settings()
         self._started: set[str] = set()  # those whose mains have started, if not all tasks were up at once
         self.tasks = tasks
         self._error: BaseException | None = None
@@ -107,15 +109,16 @@ class SimulatedRun:
         )
 
     def _start(self, task: Task) -> None:
-        context = self.world.context_of(task, self.world.process_of_main(task, self.environ(task.name)), f"[{task.name}] ")
+        process = self.world.process_of_main(task, self.environ(task.name))
+        context = self.world.context_of(task, process, f"[{task.name}] ", self._jax_settings)
         main = LaunchedMain(self.cluster, task.name, self.results, lambda: self._serve(task))
         launched_main.set(main, context)
         start_own_default(context)
         self._started.add(task.name)
         fiber = self.world.start(task, lambda: self._run(main), context=context)
         fiber.is_daemon = task.name not in self._awaited
-        process = task.process
-        fiber.finished.then(lambda _: self._ended(task, fiber, process, main))
+        incarnation = task.process
+        fiber.finished.then(lambda _: self._ended(task, fiber, incarnation, main))
 
     def _run(self, main: LaunchedMain) -> object:
         result = self.main()

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, DiskModel, Network
 from simdist.hardware.wiring import hosts_of
+from simdist.jax_settings import OpenSetting
 from simdist.ledger.ledger import Ledger
 from simdist.ledger.sharded import JaxDevice
 from simdist.process_state import TaskContext, active_context
@@ -186,15 +187,18 @@ class World(CrashesAndRestarts):
         task.fibers.append(fiber)
         return fiber
 
-    def context_of(self, task: Task, process: SimulatedProcess | None = None, prefix: str = "") -> TaskContext:
+    def context_of(
+        self, task: Task, process: SimulatedProcess | None = None, prefix: str = "", jax_settings: Sequence[OpenSetting] = ()
+    ) -> TaskContext:
         """Process-wide state for one incarnation, seeded by (seed, task, incarnation).
 
         Args:
             task: what it runs on.
             process: that the code belongs to, with all of its program; None: the Python process.
             prefix: of the lines that it prints.
+            jax_settings: of JAX, in which the code begins.
         """
-        return TaskContext(process, prefix, keras_seeds(self.seed, task.name, task.incarnation))
+        return TaskContext(process, prefix, keras_seeds(self.seed, task.name, task.incarnation), jax_settings)
 
     def process_of_main(self, task: Task, environ: Mapping[str, str]) -> SimulatedProcess:
         """A process for the main that is launched on a task's present incarnation."""
