@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from threading import get_ident
 from typing import Any, cast
 
-from simdist.arguments import END_S, number
+from simdist.arguments import END_S, number, takes
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
 from simdist.jax_settings import open_settings
@@ -44,7 +44,7 @@ class Session(SessionView, Uncopied, instead="session.fork(session.now) is anoth
         cluster: that of the present run.
 
     Raises:
-        TypeError: the program cannot be called, the cluster is none, or commands that are none.
+        TypeError: the program cannot be called with a cluster, the cluster is none, or commands that are none.
         InvalidArgumentError: the cluster has planned faults, which its fresh copies would not have.
         FailedPreconditionError: the cluster has no virtual time.
 
@@ -236,8 +236,8 @@ class Session(SessionView, Uncopied, instead="session.fork(session.now) is anoth
 
 def _checked(program: Program, cluster: Cluster, commands: Iterable[Command] | None) -> list[Command]:
     """The commands of a session whose arguments make sense."""
-    if not callable(program):
-        raise TypeError(f"program is {program!r}; expected a function of a cluster")
+    if not takes(program, cluster):
+        raise TypeError(f"program is {program!r}; expected a function of a cluster: def program(cluster)")
     if not isinstance(cast("object", cluster), Cluster):
         raise TypeError(f"cluster is {cluster!r}; expected a Cluster, of which each run gets a fresh one")
     require_no_faults(cluster)

@@ -189,6 +189,7 @@ def test_wrong_arguments_are_refused_and_change_nothing() -> None:
         (errors.InvalidArgumentError, lambda: session.inject({"kind": "crash", "task": "worker:0", "at": 0.0001})),
         (TypeError, lambda: session.inject("crash")),
         (TypeError, lambda: sd.Session(3, sd.Cluster({"worker": 1}))),  # type: ignore[arg-type]
+        (TypeError, lambda: sd.Session(lambda: None, sd.Cluster({"worker": 1}))),  # type: ignore[arg-type]
         (TypeError, lambda: sd.Session(lambda cluster: None, {"worker": 1})),  # type: ignore[arg-type]
         (TypeError, lambda: sd.Session(lambda cluster: None, sd.Cluster({"worker": 1}), [{"at_s": 1}])),  # type: ignore[list-item]
     ]
