@@ -19,6 +19,7 @@ from keras.src.models.model import functional_init_arguments
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
+from simdist.strategies.base import Strategy
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training import saving
@@ -284,6 +285,21 @@ class _Distributed(StrategyModel):
     def predict_on_batch(self, x: Examples) -> Tree:
         """Outputs for one batch; computed as by `predict`."""
         return predict(self, x, steps=1, verbose=0) if self._is_distributed() else super().predict_on_batch(x)
+
+    @property
+    def distribute_strategy(self) -> Strategy:
+        """The strategy that the model belongs to, as Keras has it with TensorFlow; of one that belongs to none, that of `get_strategy`.
+
+        Example:
+            >>> import simdist as sd
+            >>> from simdist import keras
+            >>> with sd.MirroredStrategy(2).scope():
+            ...     model = keras.Sequential([keras.layers.Dense(1)])
+            >>> model.distribute_strategy.num_replicas_in_sync
+            2
+        """
+        strategy: Strategy = get_strategy() if self.simdist_strategy is None else self.simdist_strategy
+        return strategy
 
     def _is_distributed(self, caller: str = "") -> bool:
         """Whether the model belongs to a strategy.
