@@ -105,7 +105,10 @@ class Tracer(TracedReplica):
             with jex_core.take_current_trace() as outer:
                 self.outermost = outer if example is None else ValuedTrace(outer, self._given_by(example))
             with jex_core.set_current_trace(self.outermost):
-                return list(map(placeholder_of, step()))
+                results = list(map(placeholder_of, step()))
+            self.seeds.clear()  # values of a trace end with it: jax.checking_leaks
+            self._sums.clear()
+            return results
 
         with kept_state(_tracers, captures.entered), tracing_with(self), guarded(), captures.step():
             closed = frozen(jaxpr_of(outermost))

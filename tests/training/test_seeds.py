@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 import pytest
 
@@ -69,6 +70,16 @@ def test_the_seed_of_keras_decides_about_first_values() -> None:
         found += [kernel(), kernel()]
     assert found[:2] == found[4:]
     assert len({tuple(values) for values in found[:4]}) == 4
+
+
+@pytest.mark.parametrize("make", STRATEGIES, ids=["one device", "mirrored", "parameter servers"])
+def test_no_value_of_a_trace_outlives_it(make: Callable[[], sd.Strategy]) -> None:
+    rows = np.ones((12, 4), np.float32)
+    with make().scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.5, seed=1), keras.layers.Dense(1)])
+        model.compile("adam", "mse", metrics=["mae"])
+    with jax.checking_leaks():
+        assert model.fit(rows, rows[:, :1], batch_size=6, verbose=0).history["loss"][0] > 0.0
 
 
 def test_the_seed_of_keras_counts_for_each_main_by_itself() -> None:
