@@ -2,7 +2,8 @@
 
 A function of a step may be given a text, by which its Python decides, or a dataset, over which it loops. Where it computes with such an
 argument, JAX speaks of functions inside of JAX and of jit. Only an error that names the argument's type is explained; any other stays.
-Where its Python needs a number while it is traced, JAX's error points at the line; a note says what a step can do there.
+Where its Python needs a number while it is traced, or calls a collective of JAX, JAX's error points at the line; a note says what a step
+can do there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ MOST_SHOWN = 40  # characters of a text
 ADVICE = (
     "There use jax.numpy or keras.ops in place of numpy and float(), jax.numpy.where or jax.lax.cond in place of if, and jax.debug.print "
     "in place of print. What Python decides by a number belongs between steps, where variable.numpy() has it."
+)
+
+UNBOUND_AXIS = "unbound axis name"
+COLLECTIVES = (
+    "Replicas have no axis name. In place of jax.lax.psum(value, axis), pmean and axis_index, a step has "
+    'context = sd.get_replica_context(): context.all_reduce("SUM", value) or "MEAN", context.all_gather(value, axis=0), and '
+    "context.replica_id_in_sync_group. (Gradients are added up by optimizer.apply_gradients.)"
 )
 
 
@@ -80,7 +88,7 @@ def require_of_dataset(error: StopIteration | RuntimeError, caller: str) -> None
 
 @contextmanager
 def explaining_tracing(step: str) -> Iterator[None]:
-    """Add a note to JAX's errors about values that are not known while a step is traced."""
+    """Add a note to JAX's errors about values that are not known while a step is traced, and about collectives over a named axis."""
     try:
         try:
             yield
@@ -92,6 +100,10 @@ def explaining_tracing(step: str) -> Iterator[None]:
     except NO_NUMBERS_YET as error:
         if not any(note.endswith(ADVICE) for note in getattr(error, "__notes__", ())):  # of a step inside of this one
             error.add_note(f"The Python of the step {step} runs before there are numbers, to be written down. {ADVICE}")
+        raise
+    except NameError as error:
+        if UNBOUND_AXIS in str(error) and COLLECTIVES not in getattr(error, "__notes__", ()):
+            error.add_note(COLLECTIVES)
         raise
 
 

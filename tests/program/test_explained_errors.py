@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -91,3 +92,17 @@ def test_a_step_whose_python_needs_a_number_is_told_what_to_write(name: str) -> 
         step(np.ones(2, np.float32))
     assert type(caught.value).__module__.startswith("jax")
     assert sum("jax.numpy.where or jax.lax.cond in place of if" in note for note in caught.value.__notes__) == 1
+
+
+@pytest.mark.parametrize("collective", [jax.lax.psum, jax.lax.pmean, lambda x, axis: x * jax.lax.axis_index(axis)])
+def test_a_step_with_a_collective_over_a_named_axis_is_told_that_of_replicas(collective: Any) -> None:
+    strategy = sd.MirroredStrategy(devices=2)
+    with pytest.raises(NameError, match="unbound axis name") as caught:
+        sd.function(lambda x: strategy.run(lambda x: collective(x, "replicas"), args=(x,)))(np.ones(2, np.float32))
+    assert sum("sd.get_replica_context()" in note for note in caught.value.__notes__) == 1
+
+
+def test_an_error_about_another_name_stays() -> None:
+    with pytest.raises(NameError) as caught:
+        sd.MirroredStrategy(devices=2).run(lambda: nothing_of_this_name)  # type: ignore[name-defined] # noqa: F821
+    assert not any("get_replica_context" in note for note in getattr(caught.value, "__notes__", ()))
