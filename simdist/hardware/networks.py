@@ -158,7 +158,8 @@ class Network:
         """The same network with another port for one host or device, in both directions.
 
         Args:
-            name: of the host (``"worker:1"``) or of a device with a port of its own (``"worker:0/gpu:1"``).
+            name: of the host (``"worker:1"``), of a device with a port of its own (``"worker:0/gpu:1"``), or of the bus that the devices of
+                a host share (``"worker:0/bus"``); a device need not be there yet.
             bandwidth: bytes per second of each of its links, in each direction; default: as all others.
             latency: seconds that each of its links adds to a message; default: as all others. At a switch the two ports
                 of a route add half of the network's latency each.
@@ -177,7 +178,7 @@ class Network:
         """The same network with other figures for one link, which is one direction of a port or cable.
 
         Args:
-            name: of the link, such as ``"worker:1/out"``, ``"rack:0/up"`` or ``"worker:3/x+"``.
+            name: of the link, such as ``"worker:1/out"``, ``"rack:0/up"``, ``"worker:3/x+"`` or ``"worker:0/gpu:1/in"``.
             bandwidth: bytes per second; default: as all others of its kind.
             latency: seconds that it adds to a message; default: as all others of its kind.
 

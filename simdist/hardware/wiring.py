@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -64,7 +65,8 @@ class Wiring:
 
     Raises:
         InvalidArgumentError: a name that is given twice, devices of an unknown host, a device whose name does not begin with
-            its host's, a number of hosts that does not fit the torus, an exception for a port or link that is not there.
+            its host's, a number of hosts that does not fit the torus, an exception for a port or link that is not there and cannot come
+            with a device.
 
     Example:
         >>> wiring = Wiring(Network(bandwidth=1e9, latency=1e-4).in_racks(1), ["worker:0", "worker:1"])
@@ -86,6 +88,7 @@ class Wiring:
             for port, link in self._inside(host, lanes):
                 self.links[link.name] = link
                 ports.setdefault(port, []).append(link.name)
+        self._require_known(ports)
         _make_exceptions(network, self.links, ports)
 
     def add_host(self, host: str) -> list[LinkModel]:
@@ -106,7 +109,7 @@ class Wiring:
         return new
 
     def add_device(self, host: str, device: str) -> list[LinkModel]:
-        """One more device inside a host; its links, where they are new, have the figures of the network inside hosts.
+        """One more device inside a host; its links, where they are new, have the figures of the network inside hosts, and its exceptions.
 
         Args:
             host: a host of the cluster.
@@ -120,9 +123,15 @@ class Wiring:
         """
         if host not in self._numbers:
             raise unknown("host", host, self.hosts)
-        new = [link for _, link in self._inside(self._numbers[host], [device]) if link.name not in self.links]
-        self.links.update({link.name: link for link in new})
-        return new
+        new: dict[str, LinkModel] = {}
+        ports: dict[str, list[str]] = {}
+        for port, link in self._inside(self._numbers[host], [device]):
+            if link.name not in self.links:
+                new[link.name] = link
+                ports.setdefault(port, []).append(link.name)
+        _make_exceptions(self.network, new, ports)
+        self.links.update(new)
+        return list(new.values())
 
     def route(self, source: str, target: str) -> list[str]:
         """The names of the links from one place to another, in the order of travel.
@@ -159,6 +168,17 @@ class Wiring:
         """Latency in seconds and bandwidth in bytes/s from one host or device to another, on idle links."""
         route = self.route(source, target)
         return self.latency_s(route), min((self.links[name].bandwidth for name in route), default=math.inf)
+
+    def _require_known(self, ports: Mapping[str, Sequence[str]]) -> None:
+        """Refuse exceptions for what is not there, and is not inside a host, where strategies add devices later."""
+        port = r"/bus" if self.network.intra_host_shared else r"/[a-z]+:\d+"
+        ends = r"/(up|down)" if self.network.intra_host_shared else r"/(out|in)"
+        for override in self.network.overrides:
+            known = ports if override.is_port else self.links
+            host = next((host for host in self.hosts if override.name.startswith(f"{host}/")), "")
+            inside = host and re.fullmatch(port if override.is_port else port + ends, override.name.removeprefix(host))
+            if override.name not in known and not inside:
+                raise unknown("port" if override.is_port else "link", override.name, known)
 
     def _endpoint(self, name: str) -> _Endpoint:
         if name not in self._endpoints:
@@ -211,18 +231,17 @@ def _links_of(network: Network, hosts: Sequence[str]) -> list[LinkModel]:
 
 
 def _make_exceptions(network: Network, figures: dict[str, LinkModel], ports: Mapping[str, Sequence[str]]) -> None:
-    """Change the figures as the network's overrides say, one after the other."""
+    """Change those of these figures that the network's overrides are about, one override after the other."""
     for override in network.overrides:
-        known = ports if override.is_port else figures
-        if override.name not in known:
-            raise unknown("port" if override.is_port else "link", override.name, known)
-        for name in ports[override.name] if override.is_port else [override.name]:
-            old = figures[name]
-            figures[name] = replace(
-                old,
-                bandwidth=old.bandwidth if override.bandwidth is None else override.bandwidth,
-                latency=old.latency if override.latency is None else override.latency,
-            )
+        names = ports.get(override.name, ()) if override.is_port else [override.name]
+        for name in names:
+            old = figures.get(name)
+            if old is not None:
+                figures[name] = replace(
+                    old,
+                    bandwidth=old.bandwidth if override.bandwidth is None else override.bandwidth,
+                    latency=old.latency if override.latency is None else override.latency,
+                )
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidArgumentError:

@@ -159,6 +159,24 @@ def test_port_of_a_device_and_of_a_bus() -> None:
     assert [name for name, bandwidth in figures(fabric).items() if bandwidth == 3.0] == ["worker:1/bus/up", "worker:1/bus/down"]
 
 
+@pytest.mark.parametrize(
+    ("network", "changed"),
+    [
+        (PLAIN.with_port("worker:0/gpu:1", bandwidth=3.0), ["worker:0/gpu:1/out", "worker:0/gpu:1/in"]),
+        (PLAIN.with_link("worker:0/gpu:1/in", bandwidth=9.0).with_link("worker:0/gpu:1/in", bandwidth=3.0), ["worker:0/gpu:1/in"]),
+        (BUS.with_port("worker:0/bus", bandwidth=3.0), ["worker:0/bus/up", "worker:0/bus/down"]),
+        (BUS.with_link("worker:0/bus/up", bandwidth=3.0), ["worker:0/bus/up"]),
+    ],
+)
+def test_exception_inside_a_host_is_that_of_a_device_that_a_strategy_adds_later(network: Network, changed: list[str]) -> None:
+    fabric = Fabric(network, hosts(2))
+    for device in GPUS["worker:0"]:
+        fabric.add_device("worker:0", device)
+    assert [name for name, bandwidth in figures(fabric).items() if bandwidth == 3.0] == changed
+    with pytest.raises(InvalidArgumentError, match="There is no"):
+        Fabric(network.with_port("worker:0/gpus", bandwidth=1.0), hosts(2))
+
+
 def test_port_of_a_torus_node_is_all_its_links() -> None:
     fabric = Fabric(PLAIN.as_torus((3, 3)).with_port("worker:4", bandwidth=1.0), hosts(9))
     changed = {name for name, bandwidth in figures(fabric).items() if bandwidth == 1.0}
