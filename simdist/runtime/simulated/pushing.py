@@ -26,6 +26,7 @@ class Pushing(Call):
         applied: what servers have marked that they have applied, by part; shared with the calls that repeat this one.
         priced: the prices of its program.
         read_versions: what its step has read last, by group.
+        received: by part, the incarnation of the server that received it last, of a push whose messages may come more than once.
         step: of the client, for error messages.
         began_after: the number of the record after which it was sent.
         processes: of the servers to which bytes have left, by their parts, until they have confirmed.
@@ -44,6 +45,7 @@ class Pushing(Call):
         "priced",
         "processes",
         "read_versions",
+        "received",
         "rounds",
         "step",
     )
@@ -74,6 +76,7 @@ class Pushing(Call):
         self.confirmed_s = 0.0
         self.confirmations: list[tuple[Leg, float, float]] = []  # the words of servers, when they left, and how late they are
         self.processes: dict[ServerCall, Incarnation] = {}
+        self.received: dict[ServerCall, Incarnation] = {}
         for legs in plan.legs:
             transport.send(legs, self, self._received)
 

@@ -1,14 +1,15 @@
 """The server loop: a task answers reads of the variables that it holds, and applies the updates that it receives.
 
 An update is applied when the task's device is free, one after the other, each once: one that arrives twice is recognised
-(`remembered.py`) and is only confirmed again. Updates that others have sent are work of the server's process, and stand still with it: a
-pause puts off the end of the one that has begun, and all that wait, by its length.
+(`remembered.py`), takes the device no time, and is only confirmed again. Updates that others have sent are work of the server's process,
+and stand still with it: a pause puts off the end of the one that has begun, and all that wait, by its length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from simdist.cost.flops import Cost
 from simdist.errors import AbortedError, FailedPreconditionError, UnavailableError
 from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
@@ -28,6 +29,8 @@ from simdist.trace import Trace
 from simdist.trace.records import NO_CAUSE
 
 __all__ = ["ServerLoop"]
+
+NOTHING = Cost(0, 0, 0.0)
 
 # Its push, which part of that, for which incarnation, when it was received, when it is planned to start and to end, and how many pauses are
 # counted in this plan.
@@ -91,9 +94,19 @@ class ServerLoop:
         if push.rounds is not None and errand is not None and (rounds := push.rounds.get(self.task.name)) is not None:
             self._keep(rounds, push, errand.ticket, part)
             return
-        start, end = self.task.occupy(now, push.priced.costs[update.number])
+        cost = NOTHING if self._has_received(push, part, process) else push.priced.costs[update.number]
+        start, end = self.task.occupy(now, cost)
         self._busy_until_s = end
         self.clock.after(end - now, self._apply, (push, part, process, now, start, end, len(self._pauses)))
+
+    def _has_received(self, push: Pushing, part: ServerCall, process: Incarnation) -> bool:
+        """Whether this incarnation has applied an update, or will do so before the copy that has come now."""
+        if self.remembered.has(push, part):
+            return True
+        if not push.repeats:
+            return False
+        before, push.received[part] = push.received.get(part), process
+        return before is process
 
     def _keep(self, rounds: RoundServer, push: Pushing, ticket: Ticket, part: ServerCall) -> None:
         """Keep an update for its round; one that comes twice is kept once."""

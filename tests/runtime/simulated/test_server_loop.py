@@ -31,6 +31,7 @@ class Push:
         self.scene = scene
         self.identity: tuple[int, int, int] | None = None
         self.applied: dict[Any, object] = {}
+        self.repeats, self.received = False, dict[Any, Any]()
         self.client = scene.world.tasks["worker:0"]
         self.step = 3
         self.began_after = NO_CAUSE
@@ -107,15 +108,20 @@ def test_an_update_is_applied_when_the_device_is_free_one_after_the_other(scene:
 
 
 def test_an_update_that_comes_twice_is_applied_once_and_confirmed_twice(scene: Scene) -> None:
-    push = Push(scene, 1).arrive()
+    push = Push(scene, 1)
+    push.repeats = True
+    push.arrive().arrive()
+    next_one = Push(scene, 1).arrive()
+    scene.go()
+    assert (scene.value, scene.task.updates, scene.world.states.version(scene.group.number)) == (2, 2, 2)
+    # The copy takes the device no time, whenever it comes.
+    assert (push.confirmed, next_one.confirmed) == ([SECONDS, SECONDS], [2 * SECONDS])
+    assert scene.told == ["ps:0", "ps:0"]
+    now = scene.world.clock.now
     push.arrive()
+    assert Push(scene, 1).arrive().part is not push.part
     scene.go()
-    assert (scene.value, scene.task.updates, scene.world.states.version(scene.group.number)) == (1, 1, 1)
-    assert push.confirmed == [SECONDS, 2 * SECONDS]
-    assert scene.told == ["ps:0"]
-    Push(scene, 1).arrive()
-    scene.go()
-    assert scene.value == 2
+    assert (scene.value, push.confirmed[2:], scene.world.trace.spans[-1].start_s) == (3, [now], now)
 
 
 def test_a_copy_is_recognised_however_many_updates_came_before_it(scene: Scene) -> None:
