@@ -47,7 +47,7 @@ class Topology(ABC):
 
     @abstractmethod
     def route(self, hosts: Sequence[str], source: int, target: int) -> list[str]:
-        """The names of the links from one host to another one, in the order of travel.
+        """The names of the links from one host to another one, in the order of travel, each once.
 
         Args:
             hosts: the names of all.

@@ -32,6 +32,7 @@ from simdist.hardware.topology import Torus
 __all__ = ["Wiring", "hosts_of", "unknown"]
 
 NAMES_IN_A_MESSAGE = 12
+NOT_THERE = "which its links(...) do not have"
 
 
 def hosts_of(network: Network, tasks: Sequence[str]) -> dict[str, str]:
@@ -151,12 +152,12 @@ class Wiring:
 
     def _between(self, source: int, target: int) -> list[str]:
         names = list(self.network.topology.route(self.hosts, source, target) or ())
-        wrong = [name for name in names if name not in self.links]
-        if wrong or not names:
-            what = f"the link {wrong[0]!r}, which its links(...) do not have" if wrong else "no link"
+        wrong, twice = [name for name in names if name not in self.links], [name for name in names if names.count(name) > 1]
+        if wrong or twice or not names:
+            what = f"the link {wrong[0]!r}, {NOT_THERE}" if wrong else f"the link {twice[0]!r} twice" if twice else "no link"
             raise InvalidArgumentError(
                 f"{type(self.network.topology).__name__}.route(hosts, {source}, {target}) gave {what}. "
-                f"Give the names of the links from {self.hosts[source]} to {self.hosts[target]}, in the order of travel."
+                f"Give the names of the links from {self.hosts[source]} to {self.hosts[target]}, in the order of travel, each once."
             )
         return names
 
@@ -179,6 +180,10 @@ class Wiring:
             inside = host and re.fullmatch(port if override.is_port else port + ends, override.name.removeprefix(host))
             if override.name not in known and not inside:
                 raise unknown("port" if override.is_port else "link", override.name, known)
+            wrong = [name for name in ports.get(override.name, ()) if name not in self.links] if override.is_port else []
+            if wrong:
+                number, topology = self._numbers[override.name], type(self.network.topology).__name__
+                raise InvalidArgumentError(f"{topology}.port(hosts, {number}) gave the link {wrong[0]!r}, {NOT_THERE}.")
 
     def _endpoint(self, name: str) -> _Endpoint:
         if name not in self._endpoints:
@@ -233,15 +238,13 @@ def _links_of(network: Network, hosts: Sequence[str]) -> list[LinkModel]:
 def _make_exceptions(network: Network, figures: dict[str, LinkModel], ports: Mapping[str, Sequence[str]]) -> None:
     """Change those of these figures that the network's overrides are about, one override after the other."""
     for override in network.overrides:
-        names = ports.get(override.name, ()) if override.is_port else [override.name]
-        for name in names:
-            old = figures.get(name)
-            if old is not None:
-                figures[name] = replace(
-                    old,
-                    bandwidth=old.bandwidth if override.bandwidth is None else override.bandwidth,
-                    latency=old.latency if override.latency is None else override.latency,
-                )
+        for name in ports.get(override.name, ()) if override.is_port else {override.name} & figures.keys():
+            old = figures[name]
+            figures[name] = replace(
+                old,
+                bandwidth=old.bandwidth if override.bandwidth is None else override.bandwidth,
+                latency=old.latency if override.latency is None else override.latency,
+            )
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InvalidArgumentError:

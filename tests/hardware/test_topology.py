@@ -139,12 +139,21 @@ class UsersOwn(FlatSwitch):
         (["nowhere"], r"UsersOwn\.route\(hosts, 0, 1\) gave the link 'nowhere', which its links\(\.\.\.\) do not have"),
         ([], r"UsersOwn\.route\(hosts, 0, 1\) gave no link\. Give the names of the links from worker:0 to worker:1"),
         (None, "gave no link"),
+        (["worker:0/out", "worker:0/out"], r"gave the link 'worker:0/out' twice\. .* in the order of travel, each once\."),
     ],
 )
 def test_a_route_over_links_that_are_not_there_is_refused(route: Any, message: str) -> None:
     wiring = Wiring(Network(topology=UsersOwn(route=route)), names(2))
     with pytest.raises(InvalidArgumentError, match=message):
         wiring.route("worker:0", "worker:1")
+
+
+def test_exception_for_a_port_with_links_that_are_not_there_is_refused() -> None:
+    link = LinkModel(name="wire", bandwidth=1.0, latency=0.0)
+    with pytest.raises(
+        InvalidArgumentError, match=r"UsersOwn\.port\(hosts, 1\) gave the link 'worker:1/out', which its links\(\.\.\.\) do not"
+    ):
+        Wiring(Network(topology=UsersOwn(links=[link])).with_port("worker:1", latency=1.0), names(2))
 
 
 def test_links_of_a_users_topology_are_link_models_each_with_its_name() -> None:
