@@ -224,7 +224,7 @@ class GroupCommunication:
         if isinstance(topology, Racks):
             positions = self._positions(devices, topology)
             if len({rack for _, rack in positions}) > 1:
-                figures = self._rack_figures(topology, inside)
+                figures = self._rack_figures(topology, positions, inside)
                 return min(CANDIDATES[kind], key=lambda algorithm: seconds_in_racks(algorithm, size_bytes, positions, figures))
         return choose(
             len(devices),
@@ -243,10 +243,17 @@ class GroupCommunication:
         numbers = [hosts[device.partition("/")[0]] for device in devices]
         return [(number, number // racks.tasks_per_rack) for number in numbers]
 
-    def _rack_figures(self, racks: Racks, inside: tuple[float | None, float | None]) -> RackFigures:
-        network = self.engine.network
-        up = next(link for link in racks.links(["host"], network.bandwidth, network.latency) if link.name == "rack:0/up")
-        return RackFigures(network.latency, network.bandwidth, up.bandwidth, up.latency, inside[0] or 0.0, inside[1] or float("inf"))
+    def _rack_figures(self, racks: Racks, positions: list[tuple[int, int]], inside: tuple[float | None, float | None]) -> RackFigures:
+        """The figures of the way from the first rack to another one; the links of a user's own racks may have any names."""
+        network, hosts = self.engine.network, list(self.engine.task_names)
+        first, rack = positions[0]
+        other = next(number for number, another in positions if another != rack)
+        links = {link.name: link for link in racks.links(hosts, network.bandwidth, network.latency)}
+        ports = (*racks.port(hosts, first), *racks.port(hosts, other))
+        between = [links[name] for name in racks.route(hosts, first, other) if name not in ports]
+        uplink_bandwidth = min([link.bandwidth for link in between], default=float("inf"))
+        hop_latency_s = sum([link.latency for link in between]) / 2
+        return RackFigures(network.latency, network.bandwidth, uplink_bandwidth, hop_latency_s, inside[0] or 0.0, inside[1] or float("inf"))
 
 
 USUAL = {"all_gather": ALL_GATHER["ring"], "broadcast": BROADCAST["binomial"], "reduce_scatter": REDUCE_SCATTER["ring"]}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.hardware import FlatSwitch, Network, ethernet_10g
+from simdist.hardware import FlatSwitch, Network, Racks, ethernet_10g
 from simdist.hardware.links import LinkModel
 
 NAMES = ("recursive doubling", "rabenseifner", "ring", "binomial")
@@ -58,3 +58,18 @@ class SlowLast(FlatSwitch):
 def test_the_default_on_a_users_switch_goes_by_the_ports_of_the_workers() -> None:
     network = replace(ethernet_10g, topology=SlowLast())
     assert seconds(network, 3, 8000, None) == min(seconds(network, 3, 8000, name) for name in NAMES)
+
+
+class Leaves(Racks):
+    """A user's own racks, whose links have other names."""
+
+    def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
+        return [replace(link, name=link.name.replace("rack:", "leaf")) for link in super().links(hosts, bandwidth, latency)]
+
+    def route(self, hosts: Sequence[str], source: int, target: int) -> list[str]:
+        return [name.replace("rack:", "leaf") for name in super().route(hosts, source, target)]
+
+
+def test_the_default_in_a_users_racks_goes_by_the_links_between_them_whatever_their_names() -> None:
+    network = replace(ethernet_10g, topology=Leaves(tasks_per_rack=3, oversubscription=8.0))
+    assert seconds(network, 8, 1_000_000, None) == min(seconds(network, 8, 1_000_000, name) for name in NAMES)
