@@ -101,7 +101,7 @@ class Chain(ServerRecovery):
         if self.follower.held is not None:
             self.follower.held.append((self._begin_again, what))
             return
-        if end > start and self.world.servers[self.follower.name].has_stood_still_since(start):
+        if end > start and self.world.servers[self.follower.name].planned.has_stood_still_since(start):
             self._begin_again(what)
             return
         if end > start:

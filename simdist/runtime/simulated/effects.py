@@ -84,7 +84,9 @@ class SimulatedEffects:
         self.world.disk(task).disk.torn_writes += writes
 
     def slow(self, task: str, factor: float) -> Heal:
-        return self.world.task(task).slow_by(factor)
+        there, planned = self.world.task(task), self.world.servers[task].planned
+        heal = planned.at_another_pace(lambda: there.slow_by(factor))
+        return lambda: planned.at_another_pace(heal)
 
     def pause(self, task: str) -> Heal:
         self._fall_silent()

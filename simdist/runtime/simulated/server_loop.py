@@ -1,8 +1,7 @@
 """The server loop: a task answers reads of the variables that it holds, and applies the updates that it receives.
 
 An update is applied when the task's device is free, one after the other, each once: one that arrives twice is recognised
-(`remembered.py`), takes the device no time, and is only confirmed again. Updates that others have sent are work of the server's process,
-and stand still with it: a pause puts off the end of the one that has begun, and all that wait, by its length.
+(`remembered.py`), takes the device no time, and is only confirmed again. When each of them begins and ends, `planned_updates.py` says.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from simdist.runtime.linked import Apply
 from simdist.runtime.linked_rows import RowOperands, inputs_of
 from simdist.runtime.serving import Ticket
 from simdist.runtime.simulated.calls import ServerCall
+from simdist.runtime.simulated.planned_updates import Planned, PlannedUpdates
 from simdist.runtime.simulated.pushing import Pushing
 from simdist.runtime.simulated.remembered import Remembered
 from simdist.runtime.simulated.rounds import KeptUpdate, RoundServer
@@ -31,10 +31,6 @@ from simdist.trace.records import NO_CAUSE
 __all__ = ["ServerLoop"]
 
 NOTHING = Cost(0, 0, 0.0)
-
-# Its push, which part of that, for which incarnation, when it was received, when it is planned to start and to end, and how many pauses are
-# counted in this plan.
-Received = tuple[Pushing, ServerCall, Incarnation, float, float, float, int]
 
 
 class ServerLoop:
@@ -65,8 +61,7 @@ class ServerLoop:
         self.remembered = Remembered()
         # Of a coordinator's worker, up to which closure of which incarnation.
         self._given_up: dict[tuple[int, str], tuple[int, int]] = {}
-        self._pauses: list[tuple[float, float]] = []  # (from, until) in seconds
-        self._busy_until_s = 0.0  # with updates that others have sent
+        self.planned = PlannedUpdates(task, clock, self._apply)
         self._kinds: dict[tuple[str, str, bool], int] = {}  # by the name of a kernel: an update would keep its variables
 
     def answer(self, groups: Sequence[tuple[int, int]], found: list[Bundle | None], versions: list[int]) -> UnavailableError | None:
@@ -96,8 +91,7 @@ class ServerLoop:
             return
         cost = NOTHING if self._has_received(push, part, process) else push.priced.costs[update.number]
         start, end = self.task.occupy(now, cost)
-        self._busy_until_s = end
-        self.clock.after(end - now, self._apply, (push, part, process, now, start, end, len(self._pauses)))
+        self.planned.add(Planned(push, part, process, now, start, end))
 
     def _has_received(self, push: Pushing, part: ServerCall, process: Incarnation) -> bool:
         """Whether this incarnation has applied an update, or will do so before the copy that has come now."""
@@ -159,6 +153,7 @@ class ServerLoop:
 
     def died(self) -> None:
         """The process has died."""
+        self.planned.clear()
         for rounds in self.rounds:
             rounds.died()
 
@@ -186,29 +181,19 @@ class ServerLoop:
         else:
             self.recovery.changed(Change(size_bytes, seconds, undo, done))
 
-    def stood_still(self, from_s: float, until_s: float) -> None:
-        """The task goes on after a pause: what it has received is applied later by the length of the pause."""
-        self._pauses.append((from_s, until_s))
-        if self._busy_until_s > from_s:
-            self._busy_until_s += until_s - from_s
-            self.task.processor.free_s += until_s - from_s
-
-    def has_stood_still_since(self, start_s: float) -> bool:
-        """Whether a pause has ended after this moment."""
-        return bool(self._pauses) and self._pauses[-1][1] > start_s
-
-    def _apply(self, received: Received) -> None:
-        push, part, process, received_s, start, end, pauses = received
+    def _apply(self, planned: Planned) -> None:
+        push, part, process = planned.push, planned.part, planned.process
         # An update of an incarnation that is dead by now is refused: no caller waits for it any more.
-        if not push.open or not process.alive:
+        if planned.is_over or not push.open or not process.alive:
+            planned.is_over = True
             return
         if self.task.held is not None:
-            self.task.held.append((self._apply, received))
+            self.task.held.append((self._apply, planned))
             push.silenced(part.there)
             return
-        if pauses < len(self._pauses):
-            self._put_off(received)
+        if not self.planned.is_due(planned):
             return
+        start, end = planned.start_s, planned.end_s
         update = part.update
         assert update is not None
         is_new = not self.remembered.has(push, part)
@@ -216,7 +201,7 @@ class ServerLoop:
         try:
             if is_new:
                 where = (push.client.name, push.step, end)
-                cause = push.began_after if start <= received_s else NO_CAUSE
+                cause = push.began_after if start <= planned.received_s else NO_CAUSE
                 site, read_version = push.priced.sites[update.number], push.read_versions.get(update.group)
                 self.commit(update, site, push.operands[part.position], start, end, where, read_version, cause)
                 self.remembered.add(push, part, push.errand.ticket.oldest if push.errand is not None else 0)
@@ -247,18 +232,6 @@ class ServerLoop:
 
         size_bytes = 0 if take_back is None else int(push.plan.loaded(part).size_bytes)
         self.secure(size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))
-
-    def _put_off(self, received: Received) -> None:
-        """Apply an update later by the pauses that it did not know of."""
-        push, part, process, received_s, start, end, pauses = received
-        for from_s, until_s in self._pauses[pauses:]:
-            length_s = until_s - from_s
-            start, end = start if start < from_s else start + length_s, end + length_s
-        left_s, later = end - self.clock.now, (push, part, process, received_s, start, end, len(self._pauses))
-        if left_s > 0.0:
-            self.clock.after(left_s, self._apply, later)
-        else:
-            self._apply(later)  # it had ended when the pause began: before what arrived after that
 
     def commit(
         self,
