@@ -37,6 +37,7 @@ class Planned:
         push, part, process: whose it is, which part of that, and for which incarnation.
         received_s, start_s, end_s: when it was received, and the plan.
         known: how many changes of plans are counted in it.
+        is_moved: whether it may not be at its end yet when the clock asks for it.
         is_over: whether nothing more is to be done for it.
     """
 
@@ -47,6 +48,7 @@ class Planned:
     start_s: float
     end_s: float
     known: int = 0
+    is_moved: bool = False
     is_over: bool = False
 
 
@@ -72,12 +74,16 @@ class PlannedUpdates:
         task: the server.
         clock: of the cluster.
         due: is called with each update at its planned end, and where that was before it was put off.
+
+    Attributes:
+        num_changes: how many changes of plans there were; a plan that knows them all is right.
     """
 
     def __init__(self, task: Task, clock: Clock, due: Callable[[Planned], None]) -> None:
         self.task = task
         self.clock = clock
         self.due = due
+        self.num_changes = 0
         self._changes: list[_Change] = []
         self._waiting: deque[Planned] = deque()  # updates that the device could not begin at once; it may have begun since
         self._busy_until_s = 0.0
@@ -85,7 +91,7 @@ class PlannedUpdates:
 
     def add(self, planned: Planned) -> None:
         """Plan one more, after all others."""
-        planned.known = len(self._changes)
+        planned.known = self.num_changes
         self._busy_until_s = planned.end_s
         if planned.start_s > planned.received_s:
             while self._waiting and self._waiting[0].is_over:
@@ -98,14 +104,13 @@ class PlannedUpdates:
         self._waiting.clear()
 
     def is_due(self, planned: Planned) -> bool:
-        """Whether an update has ended; it is over then. If not, the clock will ask for it at its end."""
+        """Whether an update has ended, by a plan that has changed. If not, the clock will ask for it at its end."""
         self._bring_up_to_date(planned)
         left_s = planned.end_s - self.clock.now
         if left_s > 0.0:
             self.clock.after(left_s, self.due, planned)
             return False
-        planned.is_over = True  # also if it had ended when a pause began: before what arrived after that
-        return True
+        return True  # also if it had ended when a pause began: before what arrived after that
 
     def stood_still(self, from_s: float, until_s: float) -> None:
         """The task goes on after a pause: what it has received is applied later by the length of the pause."""
@@ -131,20 +136,22 @@ class PlannedUpdates:
             self._change(another)
             for planned in waiting:
                 self._bring_up_to_date(planned)
+                planned.is_moved = True
                 if ratio < 1.0:  # it may end before the clock asks for it
                     self.clock.after(max(0.0, planned.end_s - now), self.due, planned)
         return changed
 
     def _change(self, change: _Change) -> None:
         self._changes.append(change)
+        self.num_changes += 1
         if self._busy_until_s > change.from_s:
             self._busy_until_s = change.of(self._busy_until_s)
             self.task.processor.free_s = change.of(self.task.processor.free_s)
 
     def _bring_up_to_date(self, planned: Planned) -> float:
         """Count the changes that it does not know yet; returns its start."""
-        if planned.known < len(self._changes):
+        if planned.known < self.num_changes:
             for change in self._changes[planned.known :]:
                 planned.start_s, planned.end_s = change.of(planned.start_s), change.of(planned.end_s)
-            planned.known = len(self._changes)
+            planned.known = self.num_changes
         return planned.start_s

@@ -89,8 +89,9 @@ class ServerLoop:
         if push.rounds is not None and errand is not None and (rounds := push.rounds.get(self.task.name)) is not None:
             self._keep(rounds, push, errand.ticket, part)
             return
-        cost = NOTHING if self._has_received(push, part, process) else push.priced.costs[update.number]
-        start, end = self.task.occupy(now, cost)
+        may_come_again = push.repeats or push.applied or push.identity is not None
+        is_copy = may_come_again and self._has_received(push, part, process)
+        start, end = self.task.occupy(now, NOTHING if is_copy else push.priced.costs[update.number])
         self.planned.add(Planned(push, part, process, now, start, end))
 
     def _has_received(self, push: Pushing, part: ServerCall, process: Incarnation) -> bool:
@@ -191,8 +192,9 @@ class ServerLoop:
             self.task.held.append((self._apply, planned))
             push.silenced(part.there)
             return
-        if not self.planned.is_due(planned):
+        if (planned.is_moved or planned.known < self.planned.num_changes) and not self.planned.is_due(planned):
             return
+        planned.is_over = True
         start, end = planned.start_s, planned.end_s
         update = part.update
         assert update is not None
