@@ -33,6 +33,7 @@ END_S = 1e15
 
 MOST_SHOWN = 6  # keys of a dict
 MOST_LEVELS = 100
+NESTS = (tuple, list, dict)  # of these a structure is made
 RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -151,7 +152,7 @@ def python_number(value: Any) -> Any:
     return operator.index(value) if isinstance(value, Integral) else float_of(value)
 
 
-def require_shallow(value: Any, what: str, nests: tuple[type, ...] = (tuple, list, dict), orders_keys: bool = True) -> None:
+def require_shallow(value: Any, what: str, nests: tuple[type, ...] = NESTS, orders_keys: bool = True) -> None:
     """Refuse a structure that JAX cannot take apart: it is nested too deeply for the interpreter's stack, or a dict has keys without order.
 
     To be asked before JAX is: its flattening fails half-way there, and the process stays short of stack afterwards.
@@ -209,6 +210,12 @@ def require_arguments(args: Any, kwargs: Any, of: str, orders_keys: bool = True)
         raise InvalidArgumentError(f"args must be a list or tuple of the arguments; got {type(args).__name__}. Write args=(x,).")
     if not isinstance(kwargs, (dict, type(None))):
         raise InvalidArgumentError(f"kwargs must be a dict from name to argument; got {type(kwargs).__name__}. Write kwargs={{'x': x}}.")
+    if not kwargs:  # as nearly always
+        for argument in args:
+            if isinstance(argument, NESTS):
+                break
+        else:
+            return
     require_shallow((args, kwargs), f"the arguments of {of}", orders_keys=orders_keys)
 
 

@@ -253,19 +253,8 @@ def new_closure(
         InvalidArgumentError: there is a `RemoteValue` in the arguments, or a per-worker value of another strategy; or the step has
             numbers of another width than the program.
     """
-    leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
-    numbers: list[int] = []
-    for leaf in leaves:
-        if isinstance(leaf, RemoteValue):
-            raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
-        if isinstance(leaf, PerWorker):
-            if leaf.strategy not in (None, strategy):
-                raise InvalidArgumentError(
-                    f"A per-worker {leaf.name} of another strategy was passed to schedule: each worker would take the part of a worker of "
-                    "that cluster. Make it with this coordinator: coordinator.create_per_worker_dataset(...)."
-                )
-            numbers.append(leaf.number)
-    args, kwargs = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
+    leaves, structure, args, kwargs = _of_this_moment(args, kwargs)
+    numbers = _numbers_of(leaves, strategy)
     # The numbers, and a weak reference, so that what is known of a call keeps no per-worker value alive, and no strategy. A worker may
     # have run the same function for another coordinator: with other variables, or another number of replicas.
     settings = trace_settings()
@@ -290,3 +279,34 @@ def new_closure(
         handed_out=handed_out,
         jax_settings=settings.opened if isinstance(fn, StepFunction) else open_settings(),  # what is traced depends on no others
     )
+
+
+def _of_this_moment(
+    args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[Sequence[object], Hashable, Sequence[object], Mapping[str, object]]:
+    """The leaves of arguments, their structure, and the arguments as they are now."""
+    if not kwargs:
+        for arg in args:
+            if not isinstance(arg, PerWorker):
+                break
+        else:  # as in nearly all steps; JAX would take longer to find it
+            return args, len(args), args, kwargs
+    leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
+    now: tuple[Sequence[object], Mapping[str, object]] = jax.tree_util.tree_unflatten(structure, list(map(snapshot, leaves)))
+    return leaves, structure, *now
+
+
+def _numbers_of(leaves: Sequence[object], strategy: ParameterServerStrategy) -> list[int]:
+    """The numbers of the per-worker values among these."""
+    numbers: list[int] = []
+    for leaf in leaves:
+        if isinstance(leaf, PerWorker):
+            if leaf.strategy not in (None, strategy):
+                raise InvalidArgumentError(
+                    f"A per-worker {leaf.name} of another strategy was passed to schedule: each worker would take the part of a worker of "
+                    "that cluster. Make it with this coordinator: coordinator.create_per_worker_dataset(...)."
+                )
+            numbers.append(leaf.number)
+        elif isinstance(leaf, RemoteValue):
+            raise InvalidArgumentError("A RemoteValue was passed to schedule. Fetch it first: schedule(fn, args=(value.fetch(),)).")
+    return numbers
