@@ -43,7 +43,7 @@ class RegisterFile:
         loose: numbers that are not in the heap.
         tables: positions of the arrays that never get into the heap: large ones, and those of which rows are read or changed.
         by_rows: whether some kernel reads or changes rows of the tables.
-        borrowed: registers whose arrays came from outside, and must not be overwritten.
+        borrowed: registers whose arrays came from outside, or may be there, and must not be overwritten.
         in_buffers: the tables of registers whose other numbers are in the heap, in the order of their positions.
     """
 
@@ -165,6 +165,7 @@ class RegisterFile:
                     self.loose[register] = self.get(register)
             self.tables, self.packing = tables, Packing(self.avals, tables)
             self.in_buffers.clear()
+            self.borrowed.update(self.loose)  # until now, who read one of them got the arrays themselves
 
     def replaced(self, loose: dict[int, Numbers]) -> Callable[[], None]:
         """What is to be called, so that these numbers are loose."""

@@ -349,6 +349,21 @@ def test_what_waits_to_be_computed_has_the_numbers_of_before_where_a_table_is_ke
     assert not ledger.plans.refuted
 
 
+@pytest.mark.parametrize("numerics", ["loop", "deferred", "replay", "vmap"])
+def test_a_table_that_was_read_before_its_rows_were_stays_as_it_was(numerics: str) -> None:
+    """What a read has given is not donated to the first update of rows."""
+    ledger = Ledger(numerics)
+    more = ledger.site(kernel_of("more", lambda rows, count: [rows + 1, count], GROUP), [GROUP], [GROUP])
+    (table,) = ledger.call(more, [Bundle.of([jax.numpy.zeros(TABLE.shape), np.array(0, np.int32)])])
+    seen = ledger.arrays(table)[0]
+    change = ledger.site(update(), [GROUP, (SOME_ROWS,)], [GROUP])
+    for _ in range(20):
+        rows = Bundle.of([np.ones(SOME_ROWS.shape, np.float32)])
+        (table,) = ledger.call(change, [table, rows], None, (np.arange(IDS, dtype=np.int32),))
+    assert (np.asarray(ledger.arrays(table)[0])[: IDS + 1, 0] == [-19] * IDS + [1]).all()
+    assert (np.asarray(seen) == 1).all()
+
+
 @pytest.mark.parametrize("numerics", ["loop", "deferred", "replay"])
 def test_the_rest_of_a_version_is_there_after_its_table_was_overwritten(numerics: str) -> None:
     """What is computed behind an update in place reads the counter of the version before it, and not its table."""
