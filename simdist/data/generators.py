@@ -107,7 +107,8 @@ def _spec_of(given: object) -> ArraySpec:
     try:
         shape, dtype = given.shape, given.dtype  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
         sizes = tuple(None if size is None else int(size) for size in shape)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        name: str = str(getattr(dtype, "name", dtype))  # pyright: ignore[reportUnknownArgumentType]
+        # A class, such as np.float32, has no name of its own that is one of a dtype.
+        name: str = str(getattr(np.dtype(dtype) if isinstance(dtype, type) else dtype, "name", dtype))  # pyright: ignore[reportUnknownArgumentType]
         kind = "str" if name == "string" else name if is_text(name) else kept_dtype(np.dtype(name)).name
         return ArraySpec(sizes, kind)
     except (AttributeError, TypeError, ValueError) as error:

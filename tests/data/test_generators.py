@@ -85,6 +85,12 @@ def test_a_list_of_components_is_a_tuple() -> None:
     assert x.tolist() == [1, 2] and y == 3
 
 
+@pytest.mark.parametrize("dtype", [np.float32, jax.numpy.float32, float, np.dtype("float32")])
+def test_a_dtype_may_be_a_class(dtype: Any) -> None:
+    dataset = Dataset.from_generator(lambda: iter([[1, 2]]), output_signature=ArraySpec((2,), dtype))
+    assert dataset.element_spec == ArraySpec((2,), "float32")
+
+
 @pytest.mark.parametrize("signature", [3, "float32", (ArraySpec((), "float32"), None, 4), ArraySpec((), "nothing")])
 def test_a_signature_of_something_else_is_refused(signature: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="expected specs with a known rank"):
