@@ -52,7 +52,8 @@ class CheckpointManager(
         directory: where; it is made if it is not there.
         max_to_keep: so many of the newest stay; None: all.
         keep_checkpoint_every_n_hours: of those that would be removed, one in so many virtual hours stays for ever, and leaves the list; the
-            hours count from now, by the clock of the cluster that has the variables, or else by that which `sd.sleep` takes.
+            hours count from now, by the clock of the cluster that has the variables, or else by that which `sd.sleep` takes. None or 0:
+            none stays.
         checkpoint_name: the beginning of the names; default "ckpt".
         step_counter: a variable that counts the steps; `checkpoint_interval` needs it, and without one nobody looks at it.
         checkpoint_interval: `save` does nothing until the counter is so many steps further; None: it saves whenever it is called.
@@ -102,7 +103,7 @@ class CheckpointManager(
         self._prefix = _checked_name(checkpoint_name)
         self._directory = _checked_directory(Path(directory))
         hours = keep_checkpoint_every_n_hours
-        keep_every_s = None if hours is None else HOUR_S * number(hours, "keep_checkpoint_every_n_hours")
+        keep_every_s = None if hours is None else HOUR_S * number(hours, "keep_checkpoint_every_n_hours") or None
         mains = self._mains()
         if hours is not None and mains.clock is None:
             raise FailedPreconditionError(

@@ -1,8 +1,9 @@
 """What a manager keeps beside its checkpoints: which of them it manages, and which stay for ever.
 
 It is an aid, and no truth: a checkpoint that it does not list, but that is newer than all of those, is managed, too; one that is listed and
-is not there is none. Where the index is missing or damaged, all checkpoints of the directory are managed. Several managers of one directory
-and one name each remove what they have saved or found; what others manage stays in the index, so that the next manager has all.
+is not there is none. Those that stay for ever are never removed, also where they are the newest that are left. Where the index is missing
+or damaged, all checkpoints of the directory are managed. Several managers of one directory and one name each remove what they have saved
+or found; what others manage stays in the index, so that the next manager has all.
 
 Taught in lesson 09.
 """
@@ -30,9 +31,10 @@ def write_index(directory: Path, prefix: str, rotation: Rotation, let_go: Collec
         rotation: of this manager.
         let_go: names that it has managed until now.
     """
-    of_others = {path.name for path in directory.iterdir()} - {*rotation.names, *let_go}
-    of_others &= set(_managed(_read(_path(directory, prefix)) or {}))
-    content = {"managed": [*sorted(of_others), *rotation.names], "last_kept_s": rotation.last_kept_s}
+    there, index = {path.name for path in directory.iterdir()}, _read(_path(directory, prefix)) or {}
+    of_others = (there - {*rotation.names, *let_go}) & _names(index, "managed")
+    kept = there & (_names(index, "kept") - {*rotation.names} | rotation.kept)
+    content = {"managed": [*sorted(of_others), *rotation.names], "kept": sorted(kept), "last_kept_s": rotation.last_kept_s}
     with replacing(_path(directory, prefix)) as file:
         file.write(json.dumps(content).encode())
 
@@ -47,7 +49,8 @@ def recover(directory: Path, prefix: str, rotation: Rotation) -> None:
     found = found_in(directory, prefix)
     index = _read(_path(directory, prefix))
     if index is not None:
-        managed = set(_managed(index))
+        managed = _names(index, "managed")
+        rotation.kept = _names(index, "kept")
         last = max((place for place, one in enumerate(found) if one.path.name in managed), default=-1)
         found = [one for place, one in enumerate(found) if one.path.name in managed or place > last]
         kept_s = index.get("last_kept_s")
@@ -56,9 +59,9 @@ def recover(directory: Path, prefix: str, rotation: Rotation) -> None:
     rotation.recovered([Entry(one.path.name, one.saved_s) for one in found])
 
 
-def _managed(index: Mapping[str, Any]) -> list[str]:
-    names = index.get("managed")
-    return list(map(str, cast("list[object]", names))) if isinstance(names, list) else []
+def _names(index: Mapping[str, Any], key: str) -> set[str]:
+    names = index.get(key)
+    return set(map(str, cast("list[object]", names))) if isinstance(names, list) else set()
 
 
 def _path(directory: Path, prefix: str) -> Path:

@@ -34,6 +34,7 @@ class Rotation:
 
     Attributes:
         entries: those that are managed.
+        kept: names of those that stay for ever.
         last_kept_s: the second of the last one that stays for ever; before there is one, that from which the seconds count.
         begun_s: when this run has begun to keep checkpoints.
 
@@ -50,6 +51,7 @@ class Rotation:
     entries: list[Entry] = field(default_factory=list[Entry])
     last_kept_s: float = 0.0
     begun_s: float = 0.0
+    kept: set[str] = field(default_factory=set[str])
 
     @property
     def names(self) -> list[str]:
@@ -58,10 +60,11 @@ class Rotation:
 
     def copy(self) -> Rotation:
         """What it knows now."""
-        return replace(self, entries=list(self.entries))
+        return replace(self, entries=list(self.entries), kept=set(self.kept))
 
     def saved(self, entry: Entry) -> list[str]:
         """One more was saved; the names of those that are to be removed."""
+        self.kept.discard(entry.name)
         self.entries = [known for known in self.entries if known.name != entry.name] + [entry]
         surplus = 0 if self.max_to_keep is None else max(len(self.entries) - self.max_to_keep, 0)
         going, self.entries = self.entries[:surplus], self.entries[surplus:]
@@ -72,9 +75,12 @@ class Rotation:
         self.entries = list(entries)
 
     def _stays(self, entry: Entry) -> bool:
+        if entry.name in self.kept:
+            return True
         if entry.saved_s < self.last_kept_s:
             self.last_kept_s = self.begun_s  # the clock of another run
         if self.keep_every_s is None or entry.saved_s - self.last_kept_s < self.keep_every_s:
             return False
         self.last_kept_s = entry.saved_s
+        self.kept.add(entry.name)
         return True

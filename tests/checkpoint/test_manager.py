@@ -210,6 +210,23 @@ def test_the_hours_of_what_belongs_to_no_strategy_are_those_of_sleep(where: str,
     assert listed(tmp_path) == ["ckpt-3", "ckpt-5", "ckpt-7", INDEX]
 
 
+def test_those_that_stay_for_ever_stay_also_where_the_newest_is_gone_and_none_does_with_0_hours(tmp_path: Path) -> None:
+    with sd.Cluster({"worker": 1}):
+        for hours, expected in ((1.0, ["ckpt-2", "ckpt-3", "ckpt-4", INDEX]), (0, ["ckpt-4", INDEX])):
+            directory = tmp_path / str(hours)
+            manager = managed(directory, 1, keep_checkpoint_every_n_hours=hours)
+            for _ in range(4):
+                manager.save()
+                sd.sleep(3600.0)
+            assert listed(directory) == expected
+        shutil.rmtree(tmp_path / "1.0" / "ckpt-4")
+        for _ in range(2):  # each finds the newest of those that have stayed, and goes on with it
+            again = managed(tmp_path / "1.0", 1, keep_checkpoint_every_n_hours=1.0)
+            assert names(again.checkpoints)[-1] == again.restore_or_initialize().rpartition("/")[2]  # type: ignore[union-attr]
+            again.save()
+    assert listed(tmp_path / "1.0") == ["ckpt-2", "ckpt-3", "ckpt-4", "ckpt-5", INDEX]
+
+
 def test_hours_are_refused_where_no_time_passes(tmp_path: Path) -> None:
     with for_others(), pytest.raises(FailedPreconditionError, match=r"keep_checkpoint_every_n_hours=1\.0 .* no cluster"):
         managed(tmp_path, keep_checkpoint_every_n_hours=1.0)
