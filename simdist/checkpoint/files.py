@@ -24,7 +24,7 @@ import numpy as np
 
 from simdist.checkpoint.manifest import MANIFEST, Manifest, checksum_of, read_manifest
 from simdist.checkpoint.paths import ArrayTree, flattened, nested
-from simdist.errors import DataLossError, InvalidArgumentError, NotFoundError
+from simdist.errors import DataLossError, InvalidArgumentError, NotFoundError, UnavailableError
 from simdist.extras import needs
 from simdist.interrupts import delayed_interrupts
 from simdist.program.arrays import HostArray
@@ -74,8 +74,14 @@ class Unfinished:
         """Let it take its name, in one moment; a checkpoint that has this name is replaced.
 
         Raises:
+            UnavailableError: its files are gone, as those of a disk that is lost with its machine.
             OSError: it cannot have this name; a checkpoint that has it is as it was.
         """
+        if not self._complete.is_dir():
+            raise UnavailableError(
+                f"The checkpoint {str(self.target)!r} was lost while it was written: its unfinished files are gone, as when the disk on "
+                "which they lie is lost with its machine. Save again; storage that all tasks share, cluster.directory(name), is never lost."
+            )
         before = self._around / "before"
         try:
             with full_disks(self.target):

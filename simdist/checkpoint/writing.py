@@ -82,7 +82,7 @@ class Writing:
 
         Raises:
             ResourceExhaustedError: a disk is full.
-            UnavailableError: a task that takes part has died.
+            UnavailableError: a task that takes part has died, or the disk is lost on which the checkpoint lies.
             AbortedError: the disk tears what it writes.
         """
         if self._over is not None:
@@ -121,7 +121,7 @@ class Writing:
                 self._is_known()
             except Exception as failed:
                 self.error = failed
-        elif not self.path.exists():
+        if self.error is not None and not self.path.exists():
             forget(self.engine, self.path)  # what some of the owners have written already
         self._over.open()
 

@@ -307,6 +307,17 @@ def test_what_befalls_a_disk_befalls_what_is_saved_there(what: str) -> None:
         assert len(listed(Path(directory))) == 1
 
 
+def test_owners_save_nothing_where_the_disk_is_lost_meanwhile_on_which_the_checkpoint_lies(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.directory = Path(scene.cluster.directory("saved", task="worker:0"))  # which holds nothing, and writes nothing
+    scene.cluster.faults.crash("worker:0", at=1.0, restart_after=0.1, keep_disk=False)
+    with pytest.raises(UnavailableError, match=r"lost while it was written.*disk"):
+        scene.save(OWNERS)
+    assert listed(scene.directory) == [] and scene.used_bytes() == {}, "the parts of the owners are gone, too"
+    scene.save(OWNERS)
+    assert listed(scene.directory) == ["ckpt-1"]
+
+
 @pytest.mark.parametrize("options", [sd.CheckpointOptions(), OWNERS])
 def test_a_server_that_dies_in_the_middle_leaves_no_checkpoint(options: sd.CheckpointOptions, tmp_path: Path) -> None:
     scene = Scene(tmp_path)
