@@ -134,13 +134,17 @@ class CheckpointManager(
         return self.checkpoints[-1] if self._rotation.entries else None
 
     def save(
-        self, checkpoint_number: int | None = None, check_interval: bool = True, options: CheckpointOptions | None = None
+        self,
+        checkpoint_number: int | StepCounter | None = None,
+        check_interval: bool = True,
+        options: CheckpointOptions | None = None,
     ) -> str | None:
         """Save the next checkpoint, and remove those that are too many.
 
         Args:
-            checkpoint_number: of its name. Default: one more than the largest number of the directory under this name, also of one that
-                is still being written, and than the saves that the checkpoint has counted, to whatever directory (its `save_counter`).
+            checkpoint_number: of its name; an integer, or a variable that has one now. Default: one more than the largest number of the
+                directory under this name, also of one that is still being written, and than the saves that the checkpoint has counted, to
+                whatever directory (its `save_counter`).
             check_interval: False saves also where `checkpoint_interval` has not passed, but no step twice.
             options: as for `Checkpoint.save`.
 
@@ -158,9 +162,9 @@ class CheckpointManager(
         self._begun = str(path), step
         return str(path)
 
-    def _save(self, checkpoint_number: int | None, options: CheckpointOptions | None, step: int | None) -> Path:
+    def _save(self, checkpoint_number: int | StepCounter | None, options: CheckpointOptions | None, step: int | None) -> Path:
         mains = self._mains()
-        given = None if checkpoint_number is None else whole_number(checkpoint_number, "checkpoint_number", 0)
+        given = None if checkpoint_number is None else _checked_number(checkpoint_number)
         number = int(mains.of_chief(self._next_number(mains.engine) if given is None else given))
         path = self._directory / f"{self._prefix}-{number}"
         entry = Entry(path.name, mains.now_s)
@@ -250,6 +254,10 @@ class CheckpointManager(
 def _remove(path: Path, engine: Engine | None) -> None:
     remove(path)
     forget(engine, path)
+
+
+def _checked_number(number: int | StepCounter) -> int:
+    return whole_number(number if isinstance(number, int) or not hasattr(number, "numpy") else number.numpy(), "checkpoint_number", 0)
 
 
 def _checked_interval(interval: int | None, step_counter: StepCounter | None) -> int | None:

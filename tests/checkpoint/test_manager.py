@@ -279,6 +279,17 @@ def test_a_number_that_is_used_again_is_replaced_and_is_the_newest(tmp_path: Pat
     assert listed(tmp_path) == ["ckpt-1", "ckpt-4", INDEX]
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
+def test_a_variable_says_the_number_that_it_has_now(tmp_path: Path) -> None:
+    manager, step, iterations = managed(tmp_path), variable(3), keras.optimizers.SGD().iterations
+    assert manager.save(checkpoint_number=step) == str(tmp_path / "ckpt-3")
+    step.assign_add(2)
+    assert manager.save(checkpoint_number=step) == str(tmp_path / "ckpt-5") and int(step) == 5
+    assert manager.save(checkpoint_number=iterations) == str(tmp_path / "ckpt-0")
+    with pytest.raises(TypeError, match=r"checkpoint_number is .*1\.5"):
+        manager.save(checkpoint_number=variable(1.5))
+
+
 def test_the_next_number_is_after_the_largest_one_and_after_the_saves_that_were_counted(tmp_path: Path) -> None:
     kept = Kept(1)
     first = managed(tmp_path / "one", None, kept)
