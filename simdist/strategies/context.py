@@ -88,7 +88,7 @@ class ReplicaContext:
         return self.strategy.all_gather_in_replica(value, axis, options)
 
     def merge_call(self, merge_fn: Callable[..., Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Call a function once across the replicas: ``merge_fn(strategy, *args)`` gets each argument as a `PerReplica`.
+        """Call a function once across the replicas: ``merge_fn(strategy, *args)`` gets arrays as `PerReplica`, and variables as they are.
 
         Returns:
             What it returned; of a `PerReplica`, the value of this replica.

@@ -287,11 +287,16 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
         require_arguments(args, kwargs, "merge_call")
         traced = active_tracer() is not None
         with context.across_replicas():
-            given = [spread(arg) if traced else arg for arg in args]
-            result = merge_fn(self, *given, **{name: spread(arg) if traced else arg for name, arg in kwargs.items()})
+            given, named = _across((list(args), kwargs)) if traced else (args, kwargs)
+            result = merge_fn(self, *given, **named)
         return self._arguments_here(result)
 
     experimental_local_results = local_results
+
+
+def _across(arguments: Any) -> Any:
+    """What the replicas gave, across them: a `PerReplica` of each array; a variable is one for all."""
+    return jax.tree_util.tree_map(lambda leaf: spread(leaf) if own_variable(leaf) is None else leaf, arguments)
 
 
 def _require_numbers(structure: Any, what: str, *words: type[str]) -> None:

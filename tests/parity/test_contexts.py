@@ -12,6 +12,7 @@ import pytest
 
 import simdist as sd
 from replicas import here, rank
+from simdist import keras
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
 Run = Callable[..., Any]
@@ -183,6 +184,20 @@ def test_merge_call_may_update_variables(two: sd.MirroredStrategy, run: Run) -> 
 
     run(two, lambda: here().merge_call(merge, args=(jnp.asarray(rank() + 1.0),)))
     assert [float(x) for x in two.local_results(v)] == [4.0, 4.0]
+
+
+def test_merge_call_is_given_a_variable_as_itself(two: sd.MirroredStrategy, run: Run) -> None:
+    with two.scope():
+        v, weight = sd.Variable(1.0), keras.Variable(3.0)
+
+    def merge(strategy: Any, pairs: Any) -> None:
+        for value, variable in pairs:
+            mean = strategy.extended.reduce_to("mean", value, variable)
+            strategy.extended.update(variable, lambda copy, x: copy.assign_sub((copy - x) * 0.5), args=(mean,))
+            variable.assign_add(10.0)
+
+    run(two, lambda: here().merge_call(merge, args=([(jnp.asarray(rank() + 1.0), v), (weight + rank(), weight)],)))
+    assert (float(v.numpy()), float(weight.numpy())) == (11.25, 13.25)
 
 
 def test_merge_call_outside_run_has_one_replica() -> None:
