@@ -166,6 +166,8 @@ class AdoptedVariable(keras.Variable, Adopted):
         tracer, own = tracing.active_tracer(), self.simdist_variable
         if own is None or tracer is None or (scope is not None and not isinstance(scope, StepScope)):
             return super().assign_add(value)
+        if tracer.num_replicas > 1 and not tracer.in_replica and is_sum_of_replicas(own) and not own.is_served:
+            return self.assign(self + value)  # across the replicas it belongs to none of them: each gets a share of the new sum
         tracer.update("add", [own], [jnp.broadcast_to(jnp.asarray(value, own.dtype), own.shape)])
         return None
 

@@ -50,3 +50,23 @@ def test_an_array_that_was_assigned_may_be_written_to_again() -> None:
         assign(array)
         array[:] = 9.0
         assert np.unique(layer.kernel.numpy()).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("make", [plain.metrics.MeanSquaredError, plain.metrics.AUC, plain.metrics.RootMeanSquaredError])
+def test_a_metric_is_updated_across_the_replicas_with_what_was_gathered(make: type[plain.metrics.Metric]) -> None:
+    strategy, alone = sd.MirroredStrategy(2), make()
+    with strategy.scope():
+        metric = make()
+    scores = np.array([0.1, 0.8, 0.6, 0.4], np.float32)
+    labels = np.array([0.0, 1.0, 0.0, 1.0], np.float32)
+
+    @sd.function
+    def evaluate(part: sd.PerReplica) -> None:
+        strategy.run(metric.update_state, args=(labels[:2], scores[:2]))
+        metric.update_state(labels, strategy.gather(part, axis=0))
+
+    for _ in range(2):
+        evaluate(sd.PerReplica([scores[:2], scores[2:]]))
+        for rows in (slice(2), slice(2), slice(4)):
+            alone.update_state(labels[rows], scores[rows])
+    np.testing.assert_allclose(float(metric.result()), float(alone.result()), rtol=1e-6)
