@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from simdist.errors import InvalidArgumentError
 from simdist.strategies.values_from_function import ValueContext
 
 
@@ -22,6 +23,25 @@ def test_values_from_a_function_are_those_that_it_returned() -> None:
     found = strategy.experimental_local_results(values)
     assert [(list(one["numbers"]), one["rank"]) for one in found] == [([1, 1], 0), ([2, 2], 1)]
     assert [float(total) for total in strategy.experimental_local_results(strategy.run(lambda v: v["numbers"].sum(), (values,)))] == [2, 4]
+
+
+def test_each_part_of_a_structure_is_a_value_of_all_replicas() -> None:
+    strategy = sd.MirroredStrategy(2)
+
+    def batch(context: ValueContext) -> dict[str, object]:
+        rank = context.replica_id_in_sync_group
+        return {"states": [np.full(2, rank, np.float32), None], "rank": rank}
+
+    values = strategy.distribute_values_from_function(batch)
+    assert strategy.local_results(values["rank"]) == (0, 1)
+    states, nothing = values["states"]
+    assert [part.tolist() for part in states.values] == [[0.0, 0.0], [1.0, 1.0]] and nothing.values == (None, None)
+    sums = strategy.run(sd.function(lambda given: given["states"][0].sum() + given["rank"]), (values,))
+    assert [float(total) for total in strategy.local_results(sums)] == [0.0, 3.0]
+    with pytest.raises(
+        InvalidArgumentError, match=r"returns PyTreeDef\(\[\]\) for the first replica, and PyTreeDef\(\[\*\]\) for number 1"
+    ):
+        strategy.distribute_values_from_function(lambda context: [1] * context.replica_id_in_sync_group)
 
 
 def test_the_value_of_a_single_replica_is_as_it_was_returned() -> None:
