@@ -147,6 +147,11 @@ class VariableHandle:
         return False
 
     @property
+    def has_differing_copies(self) -> bool:
+        """Whether each replica has a copy of its own, which may differ from the others."""
+        return False
+
+    @property
     def assigned_with(self) -> Hashable:
         """Variables whose assignments may be one update have an equal one; None: each is an update of its own."""
         return None

@@ -22,6 +22,7 @@ from simdist.caches import BoundedCache
 from simdist.errors import DenseReadWarning, InvalidArgumentError
 from simdist.program.bound_call import BoundCall
 from simdist.program.collective import Collective, GradientOptions
+from simdist.program.common_gradients import require_common_gradients
 from simdist.program.function import KEPT_SIGNATURES, StepFunction, keep
 from simdist.program.global_sizes import joint_sizes
 from simdist.program.operations import Program, TracedCollective
@@ -114,6 +115,7 @@ class ReplicaPrograms:
                 len(set(given)) == 1 or (number < len(known_operands) and known_operands[number] == given)
                 for number, given in enumerate(found)
             ):
+                require_common_gradients(self.fn.name, programs, calls)
                 return programs
             known_operands = found
         raise InvalidArgumentError(

@@ -120,7 +120,8 @@ class Optimizer(WrappedAttributes):
 
         Args:
             grads_and_vars: pairs (gradient, variable), both of one shape (p...); a gradient of None leaves its variable as it is.
-            skip_gradients_aggregation: True where the gradients are those of all replicas already; default False.
+            skip_gradients_aggregation: True where the gradients are those of all replicas already; default False. A step in which they
+                differ is refused where it is traced for several replicas.
 
         Raises:
             FailedPreconditionError: called in a plain function that a coordinator has scheduled, in rounds, after a step that has changed

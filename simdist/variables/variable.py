@@ -212,6 +212,10 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
         return strategy is not None and strategy.moves_rows and bool(self.shape) and not self.placement.axis
 
     @property
+    def has_differing_copies(self) -> bool:
+        return self.placement.spread == "replicas"
+
+    @property
     def assigned_with(self) -> Hashable:
         return None if changes_apart(self) else (self.synchronization, self.aggregation, self.placement.store)
 
