@@ -75,7 +75,7 @@ if _typing.TYPE_CHECKING:
     from simdist import estimator, feature_column
 
 __version__ = "0.1.0"
-_LATE = ("estimator", "feature_column")
+_LATE = ("estimator", "feature_column", "keras")
 
 # Also for programs that import Keras by its own name after this package.
 _os.environ["KERAS_BACKEND"] = _os.environ.get("KERAS_BACKEND") or "jax"

@@ -38,22 +38,45 @@ OF_DATASETS = {
 }
 
 
+RESOLVER = "an sd.Cluster, whose cluster.resolver is one, or sd.SimpleClusterResolver(...)"
 LAYER = "keras.layers.{} of `from simdist import keras`"
 OF_THE_PACKAGE = {
+    "ClusterResolver": RESOLVER,
+    "CollectiveHints": "sd.CommunicationOptions(...)",
     "CategoryEncoding": LAYER.format("CategoryEncoding"),
     "CollectiveCommunication": "sd.CommunicationImplementation",
     "CsvDataset": "sd.Dataset.from_files(paths), whose elements are lines, and a map that splits them; or read=fn with a reader of CSV",
     "Discretization": LAYER.format("Discretization"),
     "FixedLengthRecordDataset": "sd.Dataset.from_files(paths, read=lambda path: np.fromfile(path, dtype).reshape(-1, length))",
     "GradientTape": "sd.value_and_grad(loss, variables)",
+    "DistributedValues": "sd.PerReplica, the class of values of several replicas",
+    "GCEClusterResolver": RESOLVER,
     "Hashing": "a function in the dataset's map, for example lambda word: zlib.crc32(str(word).encode()) % num_bins",
+    "KubernetesClusterResolver": RESOLVER,
+    "Module": "a keras.Model or a keras.layers.Layer, made in the scope; sd.Checkpoint takes its variables by name",
     "Normalization": LAYER.format("Normalization"),
     "RaggedTensor": "arrays that padded_batch fills up",
+    "RunOptions": "nothing: strategy.run takes no options",
+    "SlurmClusterResolver": RESOLVER,
     "SparseTensor": "dense arrays",
     "StaticVocabularyTable": "sd.StringLookup(vocabulary=..., num_oov_indices=...)",
     "TFRecordDataset": RECORDS,
+    "Tensor": "jax.Array",
+    "TensorShape": "a tuple of numbers, with None for a length that is open",
     "TensorSpec": "sd.ArraySpec(shape, dtype)",
     "TextLineDataset": "sd.Dataset.from_files(paths)",
+    "UnionResolver": "from simdist.cluster import UnionResolver",
+    "config": "nothing: devices are simulated, sd.MirroredStrategy(devices=2) has two",
+    "control_dependencies": "nothing: what a step does to variables happens in the order of its lines",
+    "distribute": "the name itself, without a module: sd.MirroredStrategy, sd.ReduceOp, sd.get_replica_context, ...",
+    "experimental": "the name itself, without a module: sd.CommunicationOptions, sd.MinSizePartitioner, ...",
+    "nest": "jax.tree.map(fn, structure), or jax.tree.leaves(structure)",
+    "nn": "keras.ops, and sd.compute_average_loss, sd.scale_regularization_loss, sd.embedding_lookup",
+    "print": "jax.debug.print(...) in a step, and Python's print outside",
+    "random": "keras.random, with a seed=keras.random.SeedGenerator(...) of the scope",
+    "summary": "keras.callbacks.TensorBoard in fit; in a loop, tensorboard.summary.Writer(folder).add_scalar(name, float(value), step)",
+    "tpu": "nothing: sd.TPUStrategy(sd.TPUClusterResolver(...)) is ready when it is made",
+    "train": "the name itself, without a module: sd.Checkpoint, sd.CheckpointManager, sd.latest_checkpoint, ...",
 }
 
 

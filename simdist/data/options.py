@@ -8,13 +8,26 @@ Taught in lesson 01.
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING, NoReturn
 
-from simdist.arguments import END_S, number, whole_number
+from simdist.arguments import END_S, number, optional_flag, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 
 __all__ = ["SHARD_HINT", "AutoShardPolicy", "DistributeOptions", "Options"]
 
 SHARD_HINT = -1  # ``shard(SHARD_HINT, SHARD_HINT)`` marks where the policy HINT shards
+
+
+KNOWN = ("experimental_distribute", "auto_shard_policy", "seconds_per_element", "deterministic", "experimental_deterministic")
+# What a real pipeline does to be faster: elements are the same, and the speed of a pipeline here is said by seconds_per_element.
+OF_SPEED = (
+    "autotune",
+    "experimental_optimization",
+    "experimental_slack",
+    "experimental_threading",
+    "experimental_warm_start",
+    "threading",
+)
 
 
 class AutoShardPolicy(enum.IntEnum):
@@ -89,6 +102,7 @@ class Options:
     Attributes:
         seconds_per_element: how long a worker's pipeline works on one element of this dataset, in virtual seconds; 0, the
             default, costs nothing. Steps of replicas that come faster wait for input; closures of a coordinator do not.
+        deterministic: accepted for tf.data's sake, also as `experimental_deterministic`: the order is always kept.
 
     Example:
         >>> options = Options()
@@ -97,11 +111,12 @@ class Options:
         'OFF'
     """
 
-    __slots__ = ("_seconds", "experimental_distribute")
+    __slots__ = ("_deterministic", "_seconds", "experimental_distribute")
 
     def __init__(self) -> None:
         self.experimental_distribute = DistributeOptions()
         self._seconds: float | None = None
+        self._deterministic: bool | None = None
 
     @property
     def stated_seconds(self) -> float | None:
@@ -117,6 +132,16 @@ class Options:
         self._seconds = number(seconds, "seconds_per_element", below=END_S)
 
     @property
+    def deterministic(self) -> bool | None:
+        return self._deterministic
+
+    @deterministic.setter
+    def deterministic(self, wanted: bool | None) -> None:
+        self._deterministic = optional_flag(wanted, "deterministic")
+
+    experimental_deterministic = deterministic
+
+    @property
     def auto_shard_policy(self) -> AutoShardPolicy:
         """Short for ``experimental_distribute.auto_shard_policy``."""
         return self.experimental_distribute.auto_shard_policy
@@ -126,10 +151,15 @@ class Options:
         self.experimental_distribute.auto_shard_policy = policy  # pyright: ignore[reportAttributeAccessIssue]
 
     def __setattr__(self, name: str, value: object) -> None:
-        refuse_unknown(self, name, ("experimental_distribute", "auto_shard_policy", "seconds_per_element"))
+        refuse_unknown(self, name, KNOWN)
         if name == "experimental_distribute" and not isinstance(value, DistributeOptions):
             raise TypeError(f"experimental_distribute is {value!r}; set its auto_shard_policy, or Options.auto_shard_policy, instead")
         object.__setattr__(self, name, value)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise _unknown(self, name, KNOWN)
 
     def merge(self, later: Options) -> Options:
         """These options, overruled by what `later` says."""
@@ -138,6 +168,7 @@ class Options:
         stated_s = self.stated_seconds if later.stated_seconds is None else later.stated_seconds
         if stated_s is not None:
             merged.seconds_per_element = stated_s
+        merged.deterministic = self.deterministic if later.deterministic is None else later.deterministic
         return merged
 
     def __eq__(self, other: object) -> bool:
@@ -154,4 +185,9 @@ class Options:
 def refuse_unknown(options: object, name: str, known: tuple[str, ...]) -> None:
     """An option that does not exist is an error, not a new attribute."""
     if not name.startswith("_") and name not in known:
-        raise AttributeError(f"{type(options).__name__} has no option {name!r}. {did_you_mean(name, known)}")
+        raise _unknown(options, name, known)
+
+
+def _unknown(options: object, name: str, known: tuple[str, ...]) -> AttributeError:
+    why = "It would not change the elements: leave it out." if name in OF_SPEED else did_you_mean(name, known)
+    return AttributeError(f"{type(options).__name__} has no option {name!r}. {why}", name=name)

@@ -22,6 +22,7 @@ from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
 from simdist.runtime.store import Store
+from simdist.strategies.absent_names import OF_STRATEGIES, KnowsAbsentNames
 from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.extended import StrategyExtended
 from simdist.strategies.given_cluster import require_cluster
@@ -55,7 +56,7 @@ class TrainingStrategy(Protocol):
     def distribute_values_from_function(self, value_fn: Callable[[ValueContext], Tree]) -> Tree: ...
 
 
-class Strategy(ReplicaOperations):
+class Strategy(ReplicaOperations, KnowsAbsentNames):
     """Common to all strategies: the class of each of them, for annotations and `isinstance`.
 
     Args:
@@ -71,6 +72,7 @@ class Strategy(ReplicaOperations):
         (True, True)
     """
 
+    absent_names = OF_STRATEGIES
     moves_rows: bool = False
     is_served = False
     """Whether variables are on servers, one value for all replicas."""

@@ -41,6 +41,8 @@ class CentralStorageStrategy(SynchronousStrategy):
         ('worker:0/cpu:0', 4.0)
     """
 
+    cluster_resolver = None  # as of all strategies of one machine
+
     def __init__(
         self, compute_devices: int | Sequence[Any] | None = None, parameter_device: str | None = None, cluster: Cluster | None = None
     ) -> None:

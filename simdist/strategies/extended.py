@@ -11,6 +11,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import on_each_replica
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context
+from simdist.strategies.absent_names import OF_EXTENDED, KnowsAbsentNames
 from simdist.strategies.communication import CommunicationOptions
 from simdist.variables.handles import own_variable, shown_name
 from simdist.variables.optimizer import as_variable
@@ -18,7 +19,7 @@ from simdist.variables.optimizer import as_variable
 __all__ = ["StrategyExtended"]
 
 
-class StrategyExtended:
+class StrategyExtended(KnowsAbsentNames):
     """Made by ``strategy.extended``.
 
     Args:
@@ -30,6 +31,8 @@ class StrategyExtended:
         >>> strategy.extended.worker_devices
         ('worker:0/gpu:0', 'worker:0/gpu:1')
     """
+
+    absent_names = OF_EXTENDED
 
     def __init__(self, strategy: Any) -> None:
         self.strategy = strategy

@@ -37,6 +37,8 @@ class MirroredStrategy(SynchronousStrategy):
         2
     """
 
+    cluster_resolver = None  # as of all strategies of one machine
+
     def __init__(
         self, devices: int | Sequence[Any] | None = None, cross_device_ops: CrossDeviceOps | None = None, cluster: Cluster | None = None
     ) -> None:

@@ -42,6 +42,8 @@ class OneDeviceStrategy(SynchronousStrategy):
         2.0
     """
 
+    cluster_resolver = None  # as of all strategies of one machine
+
     def __init__(self, device: str = "cpu:0", cluster: Cluster | None = None) -> None:
         names = device_names([device])
         if len(names) != 1:

@@ -16,6 +16,19 @@ from simdist.variables.keras_objects import GradientTransformation, KerasOptimiz
 __all__ = ["WrappedAttributes"]
 
 ATTRIBUTES = ("wrapped", "lazy_rows", "learning_rate")
+GRADIENTS = "sd.value_and_grad(loss, variables), then apply_gradients"
+# Names of optimizers in Keras 2, in which most programs for tf.distribute were written.
+INSTEAD = {
+    "_aggregate_gradients": "apply_gradients, which adds up the gradients of the replicas",
+    "compute_gradients": GRADIENTS,
+    "get_gradients": GRADIENTS,
+    "get_scaled_loss": "optimizer.wrapped.scale_loss(loss)",
+    "get_unscaled_gradients": "apply_gradients, which takes the scale of the loss off",
+    "get_weights": "an sd.Checkpoint(optimizer=optimizer)",
+    "lr": "optimizer.learning_rate",
+    "minimize": GRADIENTS,
+    "set_weights": "an sd.Checkpoint(optimizer=optimizer)",
+}
 
 
 class WrappedAttributes:
@@ -77,6 +90,8 @@ class WrappedAttributes:
         raise AttributeError(f"sd.Optimizer has no attribute {name!r}.{self._instead(name)}")
 
     def _instead(self, name: str) -> str:
+        if name in INSTEAD:
+            return f" Write instead: {INSTEAD[name]}"
         wrapped = vars(self).get("wrapped")
         if not hasattr(wrapped, name):
             return ""

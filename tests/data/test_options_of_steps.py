@@ -25,6 +25,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "seconds": lambda: setattr(Options(), "seconds_per_element", True),
     "seconds as text": lambda: setattr(Options(), "seconds_per_element", "1"),
     "policy of True": lambda: setattr(Options(), "auto_shard_policy", True),
+    "order": lambda: setattr(Options(), "experimental_deterministic", "no"),
     "distribute": lambda: setattr(Options(), "experimental_distribute", AutoShardPolicy.OFF),
 }
 
@@ -33,6 +34,23 @@ REFUSED: dict[str, Callable[[], Any]] = {
 def test_option_that_would_be_taken_for_another_is_refused(use: Callable[[], Any]) -> None:
     with pytest.raises((TypeError, InvalidArgumentError), match=r"expected|must be|set its"):
         use()
+
+
+def test_an_order_may_be_left_to_chance_and_is_kept() -> None:
+    options, later = Options(), Options()
+    options.experimental_deterministic = False
+    assert options.deterministic is False
+    found = ROWS.with_options(options).with_options(later).options()
+    assert found.deterministic is False and [int(x) for x in ROWS.with_options(options)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_options_of_speed_say_that_they_may_be_left_out() -> None:
+    with pytest.raises(AttributeError, match=r"'experimental_optimization'. It would not change the elements: leave it out"):
+        Options().experimental_optimization.map_fusion = True  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError, match=r"'experimental_slack'. It would not change the elements: leave it out"):
+        Options().experimental_slack = True  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError, match=r"no option 'auto_shard'. Did you mean 'auto_shard_policy'"):
+        _ = Options().auto_shard  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize("value", [1.5, "x", [1, 2], 2**40])
