@@ -1,8 +1,9 @@
 """Whether replicas change a variable that they share by gradients that differ: those of one replica alone would count.
 
 An optimizer adds up the gradients of the replicas first, by a collective, unless the step says that they are those of all already. What
-comes out of a collective is the same everywhere; so is what is computed of that, of common arguments, and of variables whose copies are
-equal. (Numbers that a replica writes into its trace, such as its rank, are not seen.)
+comes out of a collective is the same everywhere; so is what is computed of that, and of common arguments. Copies of a variable that
+replicas have assigned apart are taken for equal, as those of sums that are kept for a later step. (Numbers that a replica writes into its
+trace, such as its rank, are not seen.)
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from simdist.errors import InvalidArgumentError
 from simdist.program.bound_call import BoundCall
 from simdist.program.dependencies import labels_of_results
-from simdist.program.operations import Argument, Compute, Next, Program, RandomKey, Read, ReadRows, Register, RuleHandle, Update
+from simdist.program.operations import Argument, Compute, Next, Program, RandomKey, ReadRows, Register, RuleHandle, Update
 
 __all__ = ["require_common_gradients"]
 
@@ -65,8 +66,6 @@ def _changed_apart(
             case Argument():
                 found.update(op.outputs[k] for k in local)
             case RandomKey():
-                found.add(op.output)
-            case Read() if op.variable.has_differing_copies:
                 found.add(op.output)
             case Compute():
                 found.update(number for number, is_local in zip(op.outputs, through(op, found), strict=True) if is_local)

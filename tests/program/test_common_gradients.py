@@ -57,6 +57,17 @@ def test_gradients_that_every_replica_has_are_taken_as_they_are(total: Sum, how:
     assert trained(total, how) == -0.5 * X.sum()
 
 
+def test_sums_that_replicas_have_kept_for_a_later_step_are_taken() -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v, kept = sd.Variable(0.0), sd.Variable(0.0, trainable=False)
+        optimizer = sd.Optimizer(keras.optimizers.SGD(1.0))
+    (part,) = strategy.distribute_dataset(sd.Dataset.from_tensor_slices(X).batch(4))
+    strategy.run(sd.function(lambda x: kept.assign(kept + here().all_reduce("sum", x.sum()))), args=(part,))
+    strategy.run(sd.function(lambda: optimizer.apply_gradients([(kept.value, v)], skip_gradients_aggregation=True)))
+    assert float(v.numpy()) == -X.sum()
+
+
 def test_copies_that_differ_may_have_gradients_of_their_own() -> None:
     strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=2)
     with strategy.scope():
