@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
+from simdist.program.arrays import ArrayLike
 from simdist.program.bound_call import BoundCall
 from simdist.program.dependencies import labels_of_results
 from simdist.program.operations import Argument, Compute, Next, Program, RandomKey, ReadRows, Register, RuleHandle, Update
@@ -87,9 +89,13 @@ def _of_its_inputs(op: Compute, found: set[Register]) -> list[bool]:
 
 def _differing_constants(programs: Sequence[Program]) -> list[Register]:
     """The registers whose constants are not the same in the programs of all replicas."""
-    first = programs[0].constants
+    first, others = programs[0].constants, programs[1:]
     return [
         number
         for number, constant in first.items()
-        if any(number not in program.constants or not np.array_equal(program.constants[number], constant) for program in programs[1:])
+        if any(number not in program.constants or _bytes(program.constants[number]) != _bytes(constant) for program in others)
     ]
+
+
+def _bytes(constant: ArrayLike) -> bytes:
+    return np.asarray(jnp.asarray(constant)).tobytes()
