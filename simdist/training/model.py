@@ -51,12 +51,6 @@ class _Distributed(StrategyModel):
     def __new__(cls, *args: KerasArgument, **kwargs: KerasArgument) -> Self:
         return _in_scope(super().__new__(cls, *args, **kwargs))
 
-    @property
-    def distribute_strategy(self) -> Strategy:
-        """The strategy in whose scope it was made; of a model that was made outside of every scope, `get_strategy`."""
-        strategy: Strategy = get_strategy() if self.simdist_strategy is None else self.simdist_strategy
-        return strategy
-
     def compile(self, *args: KerasArgument, evaluation_steps_per_execution: int | None = None, **options: KerasArgument) -> None:
         """As `keras.Model.compile`; steps that were traced for an earlier one are traced again.
 
