@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-import simdist as sd
 from beside_keras import STRATEGIES, require_those_of_keras
 from sampling import covering, sampled
 from simdist import keras
@@ -157,23 +155,3 @@ def contrastive(parts: int) -> Callable[[Any], Any]:
 @pytest.mark.parametrize(("strategy", "parts"), [("one device", 1), ("one worker", 1), ("mirrored", 2)])
 def test_rows_of_a_contrastive_loss_are_compared_with_those_of_their_replica(strategy: str, parts: int) -> None:
     require_those_of_keras(contrastive(parts), strategy, X, np.repeat(Y, 3, axis=1))
-
-
-@pytest.mark.parametrize(
-    "strategy", [sd.get_strategy, lambda: sd.MirroredStrategy(2), lambda: sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))]
-)
-def test_steps_and_callbacks_know_the_strategy_of_their_model(strategy: Callable[[], Any]) -> None:
-    found, expected = list[Any](), strategy()
-
-    class Asking(keras.Sequential):
-        def train_step(self, *given: Any) -> Any:
-            found.append(self.distribute_strategy)
-            return super().train_step(*given)
-
-    asking = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: found.append(model.distribute_strategy))
-    with nullcontext() if expected is sd.get_strategy() else expected.scope():
-        model = Asking([keras.Input((2,)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-    model.fit(np.ones((6, 2)), np.ones((6, 1)), batch_size=6, callbacks=[asking], verbose=0)
-    assert len(found) >= 2
-    assert all(one is expected for one in found)
