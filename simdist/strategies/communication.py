@@ -47,8 +47,8 @@ class CommunicationOptions:
     """A user's options for the collectives of a strategy.
 
     Args:
-        bytes_per_pack: gradients travel in packs, the last layer's first; a new one begins after one with more bytes than this.
-            0: all in one.
+        bytes_per_pack: gradients, and what one call of a replica's `all_reduce` is given, travel in packs, the last array first; a new one
+            begins after one with more bytes than this. 0: all in one.
         timeout_seconds: how long the first replica at a collective waits for the last; None for ever. One that cannot end because bytes
             were lost, or a task is paused or gone without a word, is given up after as long; with None after 30 s. Where a notebook drives
             the workers it hears their heartbeats, and gives up one that was silent for 5 s, however long this is.
@@ -104,8 +104,12 @@ class CommunicationOptions:
         }
 
     @staticmethod
-    def of_call(options: Any) -> CommunicationOptions | None:
-        """Options for one collective that is not of gradients, checked.
+    def of_call(options: Any, in_packs: bool = False) -> CommunicationOptions | None:
+        """Options for one collective that is not of an optimizer, checked.
+
+        Args:
+            options: of a user.
+            in_packs: whether what travels can be packed.
 
         Raises:
             InvalidArgumentError: something else, or options that concern gradients alone.
@@ -114,7 +118,7 @@ class CommunicationOptions:
             return None
         if not isinstance(options, CommunicationOptions):
             raise InvalidArgumentError(f"options must be sd.CommunicationOptions(...); got {options!r}.")
-        wanted = [name for name, said in options.of_gradients().items() if said]
+        wanted = [name for name, said in options.of_gradients().items() if said and not (in_packs and name == "bytes_per_pack")]
         if wanted:
             raise InvalidArgumentError(f"{', '.join(wanted)} concern gradients: give them to the strategy, not to one call.")
         return options

@@ -65,10 +65,11 @@ class ReplicaContext:
         Args:
             reduce_op: SUM or MEAN, or its name. A sum has the dtype of the values (`ReduceOp`): int8 wraps around.
             value: a structure of arrays, of the same shapes on every replica.
-            options: `CommunicationOptions` for this call.
+            options: `CommunicationOptions` for this call. With `bytes_per_pack` the arrays travel in packs, the last one first, as the
+                gradients of an optimizer do.
 
         Raises:
-            InvalidArgumentError: another operation, or the replicas give different shapes.
+            InvalidArgumentError: another operation, or the replicas give different shapes; or other options of gradients.
         """
         return self.strategy.all_reduce_in_replica(reduce_op, value, options)
 

@@ -276,7 +276,7 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
 
     def all_reduce_in_replica(self, op: Any, value: Any, options: Any = None) -> Any:
         """See `ReplicaContext.all_reduce`."""
-        return reduction.all_reduce(reduce_op_of(op), value, CommunicationOptions.of_call(options))
+        return reduction.all_reduce(reduce_op_of(op), value, CommunicationOptions.of_call(options, in_packs=True))
 
     def all_gather_in_replica(self, value: Any, axis: int, options: Any = None) -> Any:
         """See `ReplicaContext.all_gather`."""

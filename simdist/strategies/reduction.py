@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.arguments import whole_number, word_of
+from simdist.collectives.packing import pack_gradients
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import is_array, present_value, supports_jax_array
 from simdist.program.collective import CollectiveOptions
@@ -255,17 +256,30 @@ def _joined(parts: list[Any], axis: int) -> Any:
 
 
 def all_reduce(op: ReduceOp, value: Any, options: Any = None, label: str = "") -> Any:
-    """Combine a structure of values of this replica with those of the others, in one collective."""
+    """Combine a structure of values of this replica with those of the others, in one collective; or in packs, where options say so."""
     tracer = active_tracer()
     if tracer is None or tracer.num_replicas == 1:
         return jax.tree_util.tree_map(lambda leaf: _of_one(op, present_value(leaf)), value)
     leaves, structure = jax.tree_util.tree_flatten(value)
     given = [as_numbers(leaf, "the value of all_reduce") for leaf in leaves]
     summands = [_summand(op, leaf) for leaf in given]
-    totals = tracer.collective("all_reduce", summands, options=options, label=label, averaged=op is ReduceOp.MEAN)
+    totals = list(summands)
+    for pack in _packs(summands, options):
+        parts = [summands[number] for number in pack]
+        summed = tracer.collective("all_reduce", parts, options=options, label=label, averaged=op is ReduceOp.MEAN)
+        for number, total in zip(pack, summed, strict=True):
+            totals[number] = total
     if op is ReduceOp.MEAN:
         totals = [_result(op, total / tracer.num_replicas, leaf) for total, leaf in zip(totals, given, strict=True)]
     return jax.tree_util.tree_unflatten(structure, totals)
+
+
+def _packs(arrays: Sequence[jax.Array], options: Any) -> Sequence[Sequence[int]]:
+    """The positions of the arrays that travel together."""
+    bytes_per_pack = 0 if options is None else options.bytes_per_pack
+    if not bytes_per_pack:
+        return [range(len(arrays))]
+    return pack_gradients([array.size * array.dtype.itemsize for array in arrays], [array.dtype for array in arrays], bytes_per_pack)
 
 
 def all_gather(value: Any, axis: int, options: Any = None) -> Any:

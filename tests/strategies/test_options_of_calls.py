@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import simdist as sd
+from simdist.collectives.compression import Fp16
 from simdist.errors import InvalidArgumentError
 
 REPLICAS = 4
@@ -108,3 +110,28 @@ def test_an_all_gather_has_no_algorithm_of_an_all_reduce() -> None:
 def test_what_is_no_algorithm_is_refused(algorithm: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"algorithm=.* is not known"):
         sd.CommunicationOptions(algorithm=algorithm)
+
+
+@pytest.mark.parametrize(("bytes_per_pack", "packs"), [(0, [56]), (1, [24, 16, 12, 4]), (30, [40, 12, 4]), (1 << 20, [52, 4])])
+def test_values_of_an_all_reduce_travel_in_packs_of_one_dtype_the_last_first(bytes_per_pack: int, packs: list[int]) -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": REPLICAS}))
+    options = sd.CommunicationOptions(bytes_per_pack=bytes_per_pack)
+    shapes = {"a": (3,), "b": (4,), "c": (), "d": (6,)}
+
+    def replica() -> Any:
+        context = sd.get_replica_context()
+        assert context is not None
+        values = {name: jnp.full(shape, rank(), "int32" if name == "c" else "float32") for name, shape in shapes.items()}
+        return context.all_reduce("sum", values, options)
+
+    sums = strategy.local_results(strategy.run(replica))[0]
+    for name, shape in shapes.items():
+        np.testing.assert_array_equal(sums[name], np.full(shape, REPLICAS * (REPLICAS + 1) / 2))
+    spans = strategy.cluster.trace.spans.where(category="collective", lane="worker:0")
+    assert [span.facts["bytes"] for span in spans] == packs
+
+
+@pytest.mark.parametrize("options", [sd.CommunicationOptions(num_packs=2), sd.CommunicationOptions(compression=Fp16())])
+def test_what_only_gradients_do_is_refused_for_an_all_reduce(options: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="concern gradients: give them to the strategy, not to one call"):
+        sd.MirroredStrategy(2).run(lambda: sd.get_replica_context().all_reduce("sum", 1.0, options))  # type: ignore[union-attr]
