@@ -77,6 +77,7 @@ class PlannedUpdates:
 
     Attributes:
         num_changes: how many changes of plans there were; a plan that knows them all is right.
+        waiting: updates that the device could not begin at once, and that are not over; it may have begun since.
     """
 
     def __init__(self, task: Task, clock: Clock, due: Callable[[Planned], None]) -> None:
@@ -85,7 +86,7 @@ class PlannedUpdates:
         self.due = due
         self.num_changes = 0
         self._changes: list[_Change] = []
-        self._waiting: deque[Planned] = deque()  # updates that the device could not begin at once; it may have begun since
+        self.waiting: deque[Planned] = deque()
         self._busy_until_s = 0.0
         self._stood_still_until_s = -1.0
 
@@ -94,14 +95,17 @@ class PlannedUpdates:
         planned.known = self.num_changes
         self._busy_until_s = planned.end_s
         if planned.start_s > planned.received_s:
-            while self._waiting and self._waiting[0].is_over:
-                self._waiting.popleft()
-            self._waiting.append(planned)
+            self.waiting.append(planned)
         self.clock.after(planned.end_s - planned.received_s, self.due, planned)
+
+    def forget_ended(self) -> None:
+        """Keep no update that is over, and not the variables of its program."""
+        while self.waiting and self.waiting[0].is_over:
+            self.waiting.popleft()
 
     def clear(self) -> None:
         """The process has died: none of them is applied any more."""
-        self._waiting.clear()
+        self.waiting.clear()
 
     def is_due(self, planned: Planned) -> bool:
         """Whether an update has ended, by a plan that has changed. If not, the clock will ask for it at its end."""
@@ -127,7 +131,7 @@ class PlannedUpdates:
         changed = change()
         ratio = self.task.slowness / before if before else 0.0
         begun_s = now if self.task.held is None else self.task.held_since_s
-        waiting = [planned for planned in self._waiting if not planned.is_over and self._bring_up_to_date(planned) > begun_s]
+        waiting = [planned for planned in self.waiting if not planned.is_over and self._bring_up_to_date(planned) > begun_s]
         if not waiting or not (ratio > 0.0 and isfinite(ratio) and ratio != 1.0):
             return changed
         another = _Change(waiting[0].start_s, ratio=ratio)

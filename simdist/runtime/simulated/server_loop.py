@@ -187,6 +187,7 @@ class ServerLoop:
         # An update of an incarnation that is dead by now is refused: no caller waits for it any more.
         if planned.is_over or not push.open or not process.alive:
             planned.is_over = True
+            self.planned.forget_ended()
             return
         if self.task.held is not None:
             self.task.held.append((self._apply, planned))
@@ -195,6 +196,8 @@ class ServerLoop:
         if (planned.is_moved or planned.known < self.planned.num_changes) and not self.planned.is_due(planned):
             return
         planned.is_over = True
+        if self.planned.waiting:
+            self.planned.forget_ended()
         start, end = planned.start_s, planned.end_s
         update = part.update
         assert update is not None
