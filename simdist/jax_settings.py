@@ -49,17 +49,18 @@ class TraceSettings:
         opened: those that differ for this thread.
     """
 
-    __slots__ = ("context", "opened")
+    __slots__ = ("_hash", "context", "opened")
 
     def __init__(self, context: object, opened: Sequence[OpenSetting]) -> None:
         self.context = context
         self.opened = opened
+        self._hash = hash(context)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, TraceSettings) and self.context == other.context)
 
     def __hash__(self) -> int:
-        return hash(self.context)
+        return self._hash
 
 
 def trace_settings() -> TraceSettings:
