@@ -28,6 +28,7 @@ __all__ = [
     "is_array",
     "is_variable",
     "jax_array",
+    "jax_arrays",
     "present_value",
     "supports_jax_array",
 ]
@@ -119,6 +120,19 @@ def jax_array(numbers: HostArray) -> jax.Array:
         Array([0., 0.], dtype=float32)
     """
     return jax.device_put(numbers)
+
+
+def jax_arrays(arrays: Iterable[Array]) -> Arrays:
+    """Arrays as those of JAX, which nobody can write to; also while a step is traced. Those of 64 bits keep them."""
+    return tuple([array if isinstance(array, jax.Array) else _jax_array_of_all_bits(array) for array in arrays])
+
+
+def _jax_array_of_all_bits(array: HostArray) -> jax.Array:
+    with jax.core.eval_context():
+        if jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
+            return jax_array(array)
+        with jax.enable_x64(True):
+            return jax_array(array)
 
 
 def present_value(operand: ArrayLike) -> ArrayLike:

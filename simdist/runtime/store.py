@@ -13,7 +13,7 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError
 from simdist.interrupts import delayed_interrupts
-from simdist.program.arrays import Array, Arrays, HostArray
+from simdist.program.arrays import Array, Arrays, HostArray, jax_arrays
 from simdist.program.fixed_reads import require_may_be_read
 from simdist.program.half_precision import is_half, widened
 from simdist.program.tracing import active_tracer
@@ -79,7 +79,7 @@ class Store:
             return self._array(self._cell_here(variable))
         if placement.spread == "copies" or len(placement.cells) == 1:
             return self._array(placement.cells[0])
-        arrays = [parts[cell.position] for cell, parts in zip(placement.cells, self._read(placement.cells), strict=True)]
+        arrays = self._read(placement.cells)
         if placement.spread == "shards":
             return np.concatenate([np.asarray(array) for array in arrays], axis=placement.axis)
         if placement.combine == "first":
@@ -96,13 +96,12 @@ class Store:
         """Compute the present values of several variables in one go, before they are read one after the other."""
         self._between_steps()
         if self.computes:
-            self._read([cell for variable in variables for cell in variable.placement.cells])
+            self._groups([cell for variable in variables for cell in variable.placement.cells])
 
     def local_values(self, variable: Variable) -> list[HostArray]:
         """The value of each cell of a variable with replica-local values."""
         self._between_steps()
-        cells = variable.placement.cells
-        return [np.asarray(parts[cell.position]) for cell, parts in zip(cells, self._read(cells), strict=True)]
+        return list(map(np.asarray, self._read(variable.placement.cells)))
 
     def assign_local(self, variable: Variable, values: Sequence[Array]) -> None:
         """Assign to each cell of a variable with replica-local values."""
@@ -121,8 +120,7 @@ class Store:
     def unseen_value(self, variable: Variable) -> Array:
         """The present value of a variable, as its first replica reads it; nothing notes the read."""
         self._between_steps()
-        cells = variable.placement.read_by(0)
-        arrays = [parts[cell.position] for cell, parts in zip(cells, self._read(cells), strict=True)]
+        arrays = self._read(variable.placement.read_by(0))
         return arrays[0] if len(arrays) == 1 else np.concatenate([np.asarray(array) for array in arrays], axis=variable.placement.axis)
 
     def unseen_cells(self, cells: Sequence[Cell]) -> list[Array] | None:
@@ -130,9 +128,12 @@ class Store:
         return list(map(self._array, cells)) if self.computes else None
 
     def _array(self, cell: Cell) -> Array:
-        return self._read([cell])[0][cell.position]
+        return self._read([cell])[0]
 
-    def _read(self, cells: Sequence[Cell]) -> list[Arrays]:
+    def _read(self, cells: Sequence[Cell]) -> Arrays:
+        return jax_arrays([arrays[cell.position] for cell, arrays in zip(cells, self._groups(cells), strict=True)])
+
+    def _groups(self, cells: Sequence[Cell]) -> list[Arrays]:
         return self.engine.read([cell.group.number for cell in cells])
 
     def update(self, rule: str, variables: Sequence[Variable], operands: Sequence[Array]) -> None:

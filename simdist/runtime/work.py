@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from simdist.process_state import TaskLocal
-from simdist.program.arrays import Array, Tree
+from simdist.program.arrays import Array, HostArray, Tree
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Update, VariableHandle
 from simdist.program.per_replica import per_replica
@@ -117,11 +117,18 @@ class StepResult:
 
     def value(self, engine: Computing) -> Returned:
         """What the step has returned, with numpy arrays: of several replicas as one value, with a `PerReplica` where they differ."""
-        arrays = [[np.asarray(array) for array in of_one] for of_one in engine.arrays(self.bundles)]
+        arrays = [[_read_only(array) for array in of_one] for of_one in engine.arrays(self.bundles)]
         if any(arrays):
             engine.trace.observed()
         results = [linked.rebuild(list[Array](of_one)) for linked, of_one in zip(self.linked, arrays, strict=True)]
         return results[0] if len(results) == 1 else per_replica(results)
+
+
+def _read_only(array: Array) -> HostArray:
+    """The numbers of an array, which its reader cannot change: the engine may still hold them."""
+    host = np.asarray(array)
+    host.setflags(write=False)
+    return host
 
 
 TakeStep: TypeAlias = Callable[[WorkerStep], StepResult]

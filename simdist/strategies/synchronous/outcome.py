@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simdist.program.arrays import Tree
+from simdist.program.arrays import Array, Tree, jax_arrays
 from simdist.program.per_replica import per_replica
 from simdist.program.values import Bundle
 from simdist.runtime.base import Engine
@@ -32,7 +32,7 @@ class StepOutcome:
         engine = self.engine
         there = [(linked, bundle) for linked, bundle in zip(self.linked, self.bundles, strict=True) if bundle is not None]
         arrays = engine.arrays([bundle for _, bundle in there])
-        results = [linked.rebuild(list(own)) for (linked, _), own in zip(there, arrays, strict=True)]
+        results = [linked.rebuild(list[Array](jax_arrays(own))) for (linked, _), own in zip(there, arrays, strict=True)]
         if any(bundle.avals for _, bundle in there):
             engine.trace.observed()
         return per_replica(results)
