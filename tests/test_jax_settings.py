@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -107,6 +108,26 @@ def test_closure_runs_in_the_settings_in_which_it_was_scheduled(engine: Any) -> 
             results = [coordinator.schedule(seen), coordinator.schedule(steps)]
         assert [*coordinator.fetch(results), coordinator.schedule(seen).fetch()] == [INSIDE, (INSIDE, "bfloat16"), OUTSIDE]
         assert seen() == OUTSIDE
+
+
+@pytest.mark.parametrize("engine", [{}, {"engine": "in_process"}, {"engine": "in_process", "isolated": True}], ids=str)
+def test_settings_hold_where_the_numbers_of_a_closure_are_computed(engine: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """And a value that has been NaN before can be read there: reading computes nothing."""
+    if "isolated" in engine:
+        pytest.importorskip("flatbuffers")
+    with sd.Cluster({"worker": 1, "ps": 1}, **engine) as cluster:
+        coordinator = sd.ClusterCoordinator(strategy := sd.ParameterServerStrategy(cluster))
+        with strategy.scope():
+            variable = sd.Variable(np.float32(np.nan))
+        step = sd.function(jnp.log)
+        with jax.debug_nans(True):
+            assert np.isnan(variable.numpy())
+            result = coordinator.schedule(step, args=(np.float32(-1.0),))
+            with pytest.raises(FloatingPointError):
+                coordinator.join()
+                result.fetch()
+        assert np.isnan(coordinator.schedule(step, args=(np.float32(-1.0),)).fetch())
+    assert "Invalid nan value" in capsys.readouterr().out  # of JAX
 
 
 def test_step_with_numbers_of_another_width_than_the_servers_is_refused() -> None:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol
 from simdist import debugging
 from simdist.errors import AbortedError, FailedPreconditionError
 from simdist.interrupts import noted_interrupts
+from simdist.jax_settings import open_settings, opened
 from simdist.process_state import TaskContext, active_context
 from simdist.program.function import BoundCall
 from simdist.program.kernels import Kernel
@@ -131,11 +132,11 @@ class Workers(ABC):
         return False  # nothing dies here
 
     def _reply(self, name: str, number: int, work: Callable[[TaskHere, Updates], Any]) -> Reply:
-        """Do the work of a closure in the context of its worker."""
+        """Do the work of a closure in the context of its worker, with JAX's settings of the caller: here its numbers are computed."""
         self.chief.require_usable(f"Closure {number} was to run")
         reply, task = Reply(self.chief), self._tasks[name]
-        before = task.steps
-        with noted_interrupts(reply.noted), inside(self._contexts[name]):
+        before, settings = task.steps, open_settings()
+        with noted_interrupts(reply.noted), inside(self._contexts[name]), opened(settings):
             try:
                 reply.value = work(task, reply.updates)
             except Exception as error:

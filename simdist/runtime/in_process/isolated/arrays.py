@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
+from simdist.program.arrays import jax_array
 from simdist.program.values import Bundle
 
 __all__ = ["bundle_of", "jax_arrays"]
@@ -17,7 +18,7 @@ def jax_arrays(arrays: Iterable[Any]) -> tuple[Any, ...]:
     """Arrays of JAX with the same bits, also while a step is traced; those of a dtype that JAX would narrow stay NumPy's."""
     with jax.ensure_compile_time_eval():
         # Copies: one array would keep the memory of its whole message.
-        return tuple([array if _is_narrowed(array) else jnp.array(array) for array in arrays])
+        return tuple([array if _is_narrowed(array) else jax_array(np.array(array)) for array in arrays])
 
 
 def bundle_of(arrays: Iterable[Any]) -> Bundle:
