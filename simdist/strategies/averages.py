@@ -16,6 +16,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import has_dtype
 from simdist.program.global_sizes import GivenSize
 from simdist.program.half_precision import widened
+from simdist.program.narrowing import require_unmasked
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import ReplicaContext, get_replica_context, get_strategy
 
@@ -87,6 +88,7 @@ def scale_regularization_loss(regularization_loss: Any) -> Any:
 
 def _weights(sample_weight: Any, losses: jax.Array) -> jax.Array:
     """Weights with as many axes as the losses: a last axis of length 1 more is left out, fewer axes are filled up."""
+    require_unmasked(sample_weight, "sample_weight")
     weights = jnp.asarray(sample_weight, losses.dtype)
     if weights.ndim == losses.ndim + 1 and weights.shape[-1] == 1:
         weights = weights[..., 0]

@@ -23,7 +23,7 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import is_array, present_value, supports_jax_array
 from simdist.program.collective import CollectiveOptions
 from simdist.program.half_precision import is_half, widened
-from simdist.program.narrowing import canonical, kept_dtype, narrowed, require_numbers
+from simdist.program.narrowing import canonical, kept_dtype, narrowed, require_numbers, require_unmasked
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
@@ -129,8 +129,9 @@ def as_numbers(value: Any, what: str) -> Any:
     """An array of numbers that JAX keeps: it would drop digits of 64-bit integers that do not fit, and keep no text.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: it is none, or has a mask.
     """
+    require_unmasked(value, what)
     if isinstance(value, (int, float, complex)):
         canonical(value, what)  # refuses what does not fit; the array below has no dtype of its own, as the number has none
     if isinstance(value, (str, bytes)) or is_array(value):

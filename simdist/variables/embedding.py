@@ -18,6 +18,7 @@ import numpy as np
 from simdist.errors import DenseReadWarning, InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, HostArray
 from simdist.program.lookups import lookup, plain_lookup
+from simdist.program.narrowing import require_unmasked
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.handles import AnyVariable
 from simdist.variables.optimizer import as_variable
@@ -76,7 +77,8 @@ def table_and_ids(table: AnyVariable, ids: ArrayLike) -> tuple[Variable, Array]:
     """The variable behind a table, and ids as an array of whole numbers.
 
     Raises:
-        InvalidArgumentError: the table is a list, or has no rows, or the ids are no whole numbers, or lists of different lengths.
+        InvalidArgumentError: the table is a list, or has no rows, or the ids are no whole numbers, have a mask, or are lists of several
+            lengths.
     """
     if isinstance(table, (list, tuple)):
         raise InvalidArgumentError(
@@ -86,6 +88,7 @@ def table_and_ids(table: AnyVariable, ids: ArrayLike) -> tuple[Variable, Array]:
     own = as_variable(table)
     if not own.shape:
         raise InvalidArgumentError(f"{own.name!r} is a single number, and an embedding lookup takes rows of a table [n, ...].")
+    require_unmasked(ids, f"The array of ids for an embedding lookup of {own.name!r}")
     try:
         numbers = ids if isinstance(ids, jax.Array) else np.asarray(ids)
     except ValueError as error:

@@ -18,6 +18,7 @@ from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.program.arrays import Array, ArrayLike, present_value
 from simdist.program.half_precision import is_half
 from simdist.program.lookups import zeros_for_padding
+from simdist.program.narrowing import require_unmasked
 from simdist.program.tracing import active_tracer
 from simdist.variables.embedding import observed_rows, table_and_ids, traced_lookup
 from simdist.variables.handles import AnyVariable
@@ -120,6 +121,7 @@ def _weights(table: Variable, ids: Array, weights: ArrayLike | None) -> Array | 
     """
     if weights is None:
         return None
+    require_unmasked(weights, f"The array of weights for a sparse lookup of {table.name!r}")
     given = present_value(weights)
     factors = given if isinstance(given, jax.Array) else np.asarray(given)
     if factors.shape != ids.shape:

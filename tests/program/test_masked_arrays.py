@@ -19,6 +19,12 @@ MASKED: list[Any] = [
 ROWS = np.ones((4, 1), np.float32)
 
 
+def replica_context() -> sd.ReplicaContext:
+    context = sd.get_replica_context()
+    assert context is not None
+    return context
+
+
 def takes_of(strategy: Any) -> dict[str, Callable[[Any], object]]:
     """What is given an array, by name."""
     with strategy.scope():
@@ -35,6 +41,13 @@ def takes_of(strategy: Any) -> dict[str, Callable[[Any], object]]:
         "fit": lambda x: model.fit(ROWS, x, verbose=0),
         "evaluate": lambda x: model.evaluate(ROWS, ROWS, sample_weight=x, verbose=0),
         "train_on_batch": lambda x: model.train_on_batch(ROWS, x),
+        "a reduction": lambda x: strategy.reduce("mean", x, axis=None),
+        "a collective": lambda x: strategy.run(lambda: replica_context().all_reduce("mean", x)),
+        "weights of losses": lambda x: sd.compute_average_loss(np.ones(4, np.float32), sample_weight=x, global_batch_size=4),
+        "ids": lambda x: sd.embedding_lookup(
+            v, np.ma.MaskedArray(x.astype(np.int64) * 0, np.ma.getmask(x)) if np.ma.isMaskedArray(x) else [0]
+        ),
+        "weights of ids": lambda x: sd.embedding_lookup_sparse(v, [[0]] * 4, x.reshape(4, 1) if np.ma.isMaskedArray(x) else None),
     }
 
 
