@@ -92,8 +92,8 @@ def test_what_was_fetched_cannot_be_written_to() -> None:
     with strategy.scope():
         variable = sd.Variable(np.ones(2, np.float32))
     step = sd.function(lambda: (variable.assign_add(jnp.ones(2)), variable.value * 2.0)[1])
-    *_, last = [coordinator.schedule(step) for _ in range(3)]
+    results = [coordinator.schedule(step) for _ in range(3)]
     coordinator.join()
-    result = last.fetch()
-    with pytest.raises(ValueError, match="read-only"):
-        result += 1.0
+    for result in coordinator.fetch(results):
+        with pytest.raises(ValueError, match="read-only"):
+            result += 1.0
