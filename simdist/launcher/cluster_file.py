@@ -163,4 +163,6 @@ def _checked(table: TomlTable, make: Callable[[], Fault]) -> Fault:
 
 def _path(table: TomlTable, key: str) -> Path | None:
     text = table.text(key)
+    if text is not None and "\0" in text:
+        raise table.wrong(key, "a path, without null characters")
     return None if text is None else Path(text)

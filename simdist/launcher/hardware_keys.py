@@ -75,6 +75,8 @@ def _by_job(
         return None
     if isinstance(table.values[key], str):
         return _model(table, key, kind, presets)
+    if not isinstance(table.values[key], dict):
+        raise table.wrong(key, f"the name of a preset ({', '.join(presets)}), or a table with one for each job")
     by_job = table.table(key)
     by_job.require_known(jobs)
     return {job: _model(by_job, job, kind, presets) for job in by_job.values}

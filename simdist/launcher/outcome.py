@@ -82,7 +82,7 @@ class Outcome:
         if trace is not None:
             self._write(trace, self.cluster.trace.to_perfetto, " (open it at https://ui.perfetto.dev)")
         if summary is not None:
-            self._write(summary, lambda path: path.write_text(text))
+            self._write(summary, lambda path: path.write_text(text, encoding="utf-8"))
 
     def _write(self, path: Path, write: Callable[[Path], object], hint: str = "") -> None:
         try:

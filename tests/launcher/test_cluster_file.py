@@ -109,6 +109,7 @@ JOBS = "[jobs]\nworker = 2\nevaluator = 1\n"
         ("time_limit = 'long'\n" + JOBS, r"time_limit is 'long'; expected a number of seconds"),
         ("evaluator_grace = -1\n" + JOBS, r"evaluator_grace is -1; expected a number of seconds"),
         ("output = 'trace.json'\n" + JOBS, r"output is 'trace\.json'; expected a table"),
+        (JOBS + '[output]\ntrace = "a\\u0000b"\n', r"output\.trace is 'a\\x00b'; expected a path, without null characters"),
         (JOBS + "[output]\ntraces = 'x'\n", r"the key 'traces' in \[output\] is not known\. Did you mean 'trace'\?"),
         (JOBS + "[output]\ntrace = 5\n", r"output\.trace is 5; expected text"),
         (JOBS + "[faults]\nkind = 'crash'\n", r"faults is .*; expected a list of tables, each written as \[\[faults\]\]"),

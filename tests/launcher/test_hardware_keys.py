@@ -69,7 +69,7 @@ def test_missing_keys_leave_the_defaults_of_the_cluster() -> None:
         (devices, {"wroker": "a100"}, r"the key 'wroker' in \[hardware\] is not known\. Did you mean 'worker'\?"),
         (devices, {"worker": "ethernet_1g"}, r"hardware\.worker: the preset 'ethernet_1g' is not known"),
         (devices, {"worker": 5}, r"hardware\.worker is 5; expected the name of a preset"),
-        (devices, 5, r"hardware is 5; expected a table"),
+        (devices, 5, r"hardware is 5; expected the name of a preset \(.*a100.*\), or a table with one for each job\."),
         (devices, {"worker": {"flop": 1}}, r"the key 'flop' in \[hardware\.worker\] is not known\. Did you mean 'flops'"),
         (devices, {"worker": {"flops": "fast"}}, r"hardware\.worker: .*flops"),
         (devices, {"worker": {"flops": -1.0}}, r"hardware\.worker: .*flops"),
