@@ -24,9 +24,9 @@ EXTENSIONS = LESSONS.parent / ".ci" / "lab_extensions"
 def main(arguments: list[str]) -> int:
     """The command line; returns the exit status, that of JupyterLab in the end."""
     parser = argparse.ArgumentParser(description="Open working copies of the lessons in JupyterLab.", allow_abbrev=False)
-    parser.add_argument("--folder", type=Path, default=LESSONS.parent / FOLDER, help=f"of the copies (default {FOLDER})")
+    parser.add_argument("--folder", type=_folder, default=LESSONS.parent / FOLDER, help=f"of the copies (default {FOLDER})")
     options, of_lab = parser.parse_known_args(arguments)
-    folder = options.folder.expanduser().resolve()
+    folder = options.folder.resolve()
     try:
         lines = bring_up_to_date(LESSONS, folder)
     except (OSError, SimdistError) as error:
@@ -39,6 +39,21 @@ def main(arguments: list[str]) -> int:
     given = {word.partition("=")[0] for word in of_lab}
     options_of_lab = [option for option in lab_options(folder) if option.partition("=")[0] not in given]
     return subprocess.call([sys.executable, "-m", "jupyter", "lab", *options_of_lab, *of_lab])
+
+
+def _folder(text: str) -> Path:
+    """The folder of a word of the command line.
+
+    Raises:
+        argparse.ArgumentTypeError: an empty word, as of a shell's variable that is not set, which would be the current folder; or the home
+            of a user that is not known.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty; give a folder, such as ~/my_lessons")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise argparse.ArgumentTypeError(f"{text} begins with the home of a user that is not known here; give another folder") from None
 
 
 def lab_options(folder: Path) -> list[str]:

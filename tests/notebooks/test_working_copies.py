@@ -237,6 +237,18 @@ def test_folder_that_cannot_be_written_is_said_without_a_traceback(tmp_path: Pat
     assert "Traceback" not in printed.err
 
 
+@pytest.mark.parametrize(("word", "reason"), [("", "the name is empty"), ("~no_such_user/x", "a user that is not known here")])
+def test_folder_that_is_none_is_refused_before_anything_is_copied(
+    word: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("subprocess.call", lambda words: 0)
+    with pytest.raises(SystemExit) as ended:
+        main([f"--folder={word}"])
+    assert ended.value.code == 2 and reason in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_command_opens_jupyterlab_on_the_index_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
     monkeypatch.setattr("subprocess.call", lambda command: called.append(command) or 0)
