@@ -52,7 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     options.of_lab, options.of_script = options_of_lab, of_script
     try:
         status = int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor, "chaos": _chaos}[options.command](options) or 0)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # by the program
+            sys.stdout.flush()
         return status
     except BrokenPipeError:
         if options.command == "run":

@@ -62,6 +62,12 @@ def test_run_of_a_script_for_tasks_says_what_it_needs(tmp_path: Path, capsys: py
     assert "needs --cluster FILE" in capsys.readouterr().err
 
 
+def test_program_may_close_the_output(tmp_path: Path) -> None:
+    (tmp_path / "silent.py").write_text("import sys\n\ndef main(seed, crash):\n    sys.stdout.close()\n")
+    run = subprocess.run([sys.executable, "-m", "simdist", "run", str(tmp_path / "silent.py")], capture_output=True, check=False)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
 def test_interrupted_program_is_no_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / "long.py"
     program.write_text("def main(seed, crash):\n    wait()\n\ndef wait():\n    raise KeyboardInterrupt\n")
