@@ -146,7 +146,7 @@ class Estimator:
 
         Raises:
             InvalidArgumentError: both steps and max_steps, or numbers below 1; hooks; a task that does not train; data without an end and
-                no number of steps; or a loss that is no number any more.
+                no number of steps; or a loss that is no number, in any step: nothing is saved of it.
             TypeError: input_fn returned no dataset, or something is no listener.
             OutOfRangeError: there are no data.
         """

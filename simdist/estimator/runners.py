@@ -16,6 +16,7 @@ from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.remote_value import Result
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError, OutOfRangeError
+from simdist.estimator.unchecked_losses import UncheckedLosses
 from simdist.input import InputContext
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
@@ -66,6 +67,10 @@ class Runner(Protocol):
         """That of the newest step that is done."""
         ...
 
+    def had_nan(self) -> bool:
+        """Whether a loss since the last call was NaN: its gradients may be in the variables, whatever the newest loss is."""
+        ...
+
 
 class ReplicaRunner:
     """Steps of the replicas, one after the other.
@@ -73,12 +78,15 @@ class ReplicaRunner:
     Args:
         strategy: whose replicas.
         dataset_fn: the dataset of a worker.
+        trains: whether the steps return losses.
     """
 
-    def __init__(self, strategy: SynchronousStrategy, dataset_fn: DatasetFunction) -> None:
+    def __init__(self, strategy: SynchronousStrategy, dataset_fn: DatasetFunction, trains: bool = False) -> None:
         self.strategy = strategy
+        self._trains = trains
         self.iterator = iter(strategy.distribute_datasets_from_function(dataset_fn))
         self._outcome: StepOutcome | None = None
+        self._losses = UncheckedLosses()
 
     def sample(self) -> Tree:
         if not self.iterator.has_next():
@@ -92,6 +100,8 @@ class ReplicaRunner:
             if self._outcome is None:
                 raise OutOfRangeError(NO_ELEMENTS) from None
             return 0
+        if self._trains:
+            self._losses.add(self._outcome)
         return 1
 
     def finish(self) -> None:
@@ -105,6 +115,13 @@ class ReplicaRunner:
             return float("nan")
         value = self._outcome.value()
         return float(value if self.strategy.num_replicas_in_sync == 1 else self.strategy.reduce(ReduceOp.SUM, value, axis=None))
+
+    def had_nan(self) -> bool:
+        found = self._losses.had_nan()
+        if self._outcome is None or not self.strategy.launched:
+            return found
+        # Launched mains know the losses of their replicas alone, and all of them save or none does.
+        return float(self.strategy.reduce(ReduceOp.MEAN, float(found), axis=None)) > 0
 
     def values(self) -> Tree:
         """What the newest step gave, on the only replica."""
@@ -129,6 +146,7 @@ class WorkerRunner:
         self.iterator = iter(self.coordinator.create_per_worker_dataset(DistributedFromFunction(dataset_fn)))
         self._under_way: deque[Result] = deque()
         self._newest: Result | None = None
+        self._losses = UncheckedLosses()
         self._is_over = False
 
     def sample(self) -> Tree:
@@ -160,6 +178,7 @@ class WorkerRunner:
             self._end(error)
             return 0
         self._newest = self._under_way.popleft()
+        self._losses.add(self._newest)
         return 1
 
     def _end(self, error: Exception) -> None:
@@ -179,6 +198,9 @@ class WorkerRunner:
 
     def loss(self) -> float:
         return float("nan") if self._newest is None else float(np.asarray(self._newest.value()))
+
+    def had_nan(self) -> bool:
+        return self._losses.had_nan()
 
 
 def _coordinator(strategy: ParameterServerStrategy, max_delay_s: float) -> ClusterCoordinator:
@@ -211,4 +233,4 @@ def training_runner(strategy: Strategy, dataset_fn: DatasetFunction, max_delay_s
                 "workers take steps on one. Leave devices_per_worker= out, or train with a ClusterCoordinator."
             )
         return WorkerRunner(strategy, dataset_fn, max_delay_s)
-    return ReplicaRunner(strategy, dataset_fn)
+    return ReplicaRunner(strategy, dataset_fn, trains=True)

@@ -152,7 +152,7 @@ class TrainingLoop:
         """Take steps up to this one; None: to the end of the data.
 
         Raises:
-            InvalidArgumentError: the loss is no number any more.
+            InvalidArgumentError: a loss was no number.
         """
         for listener in self.listeners:
             listener.begin()
@@ -187,7 +187,9 @@ class TrainingLoop:
         self.step = int(self.model.global_step.numpy())
 
     def _end(self) -> None:
-        if self._saves and self.step != self._saving.last_step:
+        if not self._saves:
+            self._require_finite_losses()
+        elif self.step != self._saving.last_step:
             self._save()
         for listener in self.listeners:
             listener.end(None, self.step)
@@ -198,7 +200,7 @@ class TrainingLoop:
     def _save(self) -> None:
         if self._saved is None:
             return
-        self._require_finite_loss()
+        self._require_finite_losses()
         for listener in self.listeners:
             listener.before_save(None, self.step)
         self._saved.save(self.step)
@@ -209,14 +211,13 @@ class TrainingLoop:
                 self._is_stopped = True
         self._is_stopped = self._mains.of_chief(self._is_stopped)  # which alone has listeners, where mains are launched
 
-    def _require_finite_loss(self) -> None:
-        """What was learned from a loss that is no number must not take the place of a good checkpoint."""
-        if self._saving.last_step is None or self._saving.last_step == self.step:
-            return
-        if math.isnan(self.runner.loss()):
+    def _require_finite_losses(self) -> None:
+        """What was learned from losses that are no numbers must not take the place of a good checkpoint."""
+        if self.runner.had_nan():
+            last = "" if self._saving.last_step is None else f"; the last checkpoint is of step {self._saving.last_step}"
             raise InvalidArgumentError(
-                f"The loss is no number (NaN) after {self.step} steps, so nothing is saved; the last checkpoint is of step "
-                f"{self._saving.last_step}. Lower the learning rate, or look for the first such number with sd.check_numerics."
+                f"A loss was no number (NaN) in the {self.step} steps so far, so nothing is saved{last}. Lower the learning rate, or look "
+                "for the first such number with sd.check_numerics."
             )
 
     # -- reports --------------------------------------------------------------------------------------------------

@@ -223,9 +223,36 @@ def test_checkpoints_by_virtual_seconds(tmp_path: Path) -> None:
 
 def test_a_loss_that_is_no_number_takes_no_place_of_a_good_checkpoint(tmp_path: Path) -> None:
     estimator = deep(tmp_path, lambda: keras.optimizers.SGD(1e30), save_checkpoints_steps=2)
-    with pytest.raises(InvalidArgumentError, match=r"no number \(NaN\) after \d steps.*last checkpoint is of step"):
+    with pytest.raises(InvalidArgumentError, match=r"no number \(NaN\) in the \d steps so far.*last checkpoint is of step"):
         estimator.train(batches(12), steps=40)
     assert not any(np.isnan(value).any() for value in values(estimator))
+    unsaved = deep(tmp_path / "unsaved", lambda: keras.optimizers.SGD(1e30), save_checkpoints_steps=None)
+    with pytest.raises(InvalidArgumentError, match=r"in the 9 steps so far, so nothing is saved\. Lower"):
+        unsaved.train(batches(12), steps=9)
+
+
+def test_a_loss_that_is_no_number_is_found_where_the_newest_one_does_not_show_it(tmp_path: Path) -> None:
+    """A worker that has read before; and a step that looks up other rows of a table."""
+
+    def of_two_workers(input_context: sd.InputContext) -> sd.Dataset:
+        labels = np.where(np.arange(len(Y)) == 0, np.nan, Y)
+        return sd.Dataset.from_tensor_slices(({"x": X}, labels)).batch(8).shard(2, input_context.input_pipeline_id)
+
+    servers = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}))
+    with pytest.raises(InvalidArgumentError, match="in the 2 steps so far"):
+        regressor(tmp_path / "servers", train_distribute=servers, save_checkpoints_steps=2).train(of_two_workers, steps=2)
+
+    def rows_of_a_table(features: Any, labels: Any, mode: str) -> sd.estimator.EstimatorSpec:
+        outputs = keras.layers.Embedding(4, 1)(features)
+        return sd.estimator.EstimatorSpec(mode, loss=keras.ops.mean((outputs - labels) ** 2), train_op=keras.optimizers.SGD(0.1))
+
+    def row_after_row() -> sd.Dataset:
+        return sd.Dataset.from_tensor_slices((np.arange(4), np.array([0, np.nan, 0, 0], np.float32))).batch(1)
+
+    for strategy in (None, sd.MirroredStrategy(2)):
+        config = sd.estimator.RunConfig(str(tmp_path / str(strategy is None)), train_distribute=strategy)
+        with pytest.raises(InvalidArgumentError, match=r"in the \d steps so far"):
+            sd.estimator.Estimator(rows_of_a_table, config=config).train(row_after_row)
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
