@@ -119,7 +119,7 @@ def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callab
     """A function that makes the optimizer of a training: each has one of its own.
 
     Args:
-        given: a name, an optimizer of Keras, which is copied, an `sd.Optimizer`, or a function that makes one.
+        given: a name, an optimizer of Keras or an `sd.Optimizer`, which are copied, or a function that makes one.
         learning_rate: of one that is given by name; None: Keras' default.
 
     Raises:
@@ -131,7 +131,8 @@ def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callab
             raise InvalidArgumentError(f"optimizer={given!r} is not known. {did_you_mean(given, OPTIMIZERS)}")
         return partial(_named, given, learning_rate)
     if isinstance(given, Optimizer):
-        return lambda: given
+        copied = _copies_of(given.wrapped) if is_keras_optimizer(given.wrapped) else lambda: given.wrapped
+        return lambda: Optimizer(copied(), given.lazy_rows)
     if is_keras_optimizer(given):
         return _copies_of(given)
     if not callable(given):

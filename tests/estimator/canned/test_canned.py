@@ -8,6 +8,7 @@ from typing import Any
 
 import keras as plain
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -212,8 +213,22 @@ def test_names_that_an_optimizer_leaves_out_of_weight_decay_are_left_out(tmp_pat
         assert estimator.get_variable_value("linear/linear_model/x/weights")[:, 0] == pytest.approx(weights, abs=1e-5)
     by_identity = keras.optimizers.SGD(rate, weight_decay=decay)
     by_identity.exclude_from_weight_decay(var_list=[plain.Variable(0.0)])
-    with pytest.raises(InvalidArgumentError, match=r"var_list=.*Give their names"):
-        LinearRegressor([NUMBERS], optimizer=by_identity)
+    for given in (by_identity, sd.Optimizer(by_identity)):
+        with pytest.raises(InvalidArgumentError, match=r"var_list=.*Give their names"):
+            LinearRegressor([NUMBERS], optimizer=given)
+
+
+def test_one_optimizer_may_be_given_to_several_estimators(tmp_path: Path) -> None:
+    labels = FEATURES["x"].sum(axis=1)
+    for kind, given in {"keras": sd.Optimizer(keras.optimizers.Adam(0.1)), "optax": sd.Optimizer(optax.adam(0.1), lazy_rows=True)}.items():
+        found = []
+        for name in ("first", "second"):
+            unsaved = LinearRegressor([NUMBERS], optimizer=given, config=options(tmp_path / kind / "unsaved", save_checkpoints_steps=None))
+            estimator = LinearRegressor([NUMBERS], optimizer=given, config=options(tmp_path / kind / name))
+            for trained in (unsaved, unsaved, estimator):
+                trained.train(data(labels), steps=2)
+            found.append(estimator.get_variable_value("linear/linear_model/x/weights"))
+        np.testing.assert_array_equal(*found)
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------------
