@@ -4,6 +4,10 @@
 `RunConfig` and `EstimatorSpec` say; what is not is refused. New programs are better served by ``simdist.keras``.
 """
 
+from typing import NoReturn
+
+from simdist.data.absent_names import refusal
+from simdist.estimator.absent_names import OF_ESTIMATOR
 from simdist.estimator.canned.deep import DNNClassifier, DNNRegressor
 from simdist.estimator.canned.linear import LinearClassifier, LinearRegressor
 from simdist.estimator.estimator import Estimator
@@ -27,3 +31,7 @@ __all__ = [
     "TrainSpec",
     "train_and_evaluate",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise refusal("module 'simdist.estimator'", name, OF_ESTIMATOR.get(name))

@@ -20,6 +20,7 @@ from simdist.arguments import flag, whole_number
 from simdist.checkpoint import latest_checkpoint
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
+from simdist.estimator.absent_names import OF_ESTIMATORS
 from simdist.estimator.functions import called_model_fn, dataset_function, require_model_fn
 from simdist.estimator.listeners import CheckpointSaverListener, checked_listeners
 from simdist.estimator.model_directory import with_directory
@@ -33,6 +34,7 @@ from simdist.estimator.summaries import Summaries
 from simdist.estimator.training_loop import TrainingLoop
 from simdist.program.arrays import HostArray, Tree
 from simdist.runtime.base import Engine
+from simdist.strategies.absent_names import KnowsAbsentNames
 from simdist.strategies.base import Strategy
 
 if TYPE_CHECKING:  # it loads Keras, which an import of simdist does not
@@ -43,7 +45,7 @@ __all__ = ["Estimator"]
 log = logging.getLogger("simdist")
 
 
-class Estimator:
+class Estimator(KnowsAbsentNames):
     """Trains, evaluates and predicts with a model function; the strategy is an option of its `RunConfig`.
 
     ``model_fn(features, labels, mode, params, config)`` computes with JAX and Keras: it makes layers, metrics and an optimizer, and returns
@@ -86,6 +88,8 @@ class Estimator:
         >>> result["global_step"], result["loss"] < 0.02
         (100, True)
     """
+
+    absent_names = OF_ESTIMATORS
 
     def __init__(
         self,

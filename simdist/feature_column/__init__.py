@@ -9,6 +9,10 @@
 | `embedding_column` | a column of categories | a vector for each, which is learned |
 """
 
+from typing import NoReturn
+
+from simdist.data.absent_names import refusal
+from simdist.feature_column.absent_names import OF_FEATURE_COLUMN
 from simdist.feature_column.categorical import (
     categorical_column_with_hash_bucket,
     categorical_column_with_identity,
@@ -26,3 +30,7 @@ __all__ = [
     "indicator_column",
     "numeric_column",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise refusal("module 'simdist.feature_column'", name, OF_FEATURE_COLUMN.get(name))
