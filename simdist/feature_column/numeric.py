@@ -55,7 +55,7 @@ class NumericColumn(DenseColumn):
 
     def _array(self, features: Mapping[str, HostArray]) -> HostArray:
         if self.default_value is not None and self.key not in features and features:
-            rows = len(next(iter(features.values())))
+            rows = len(feature_of(features, next(iter(features))))
             value = np.asarray(self.default_value, self.dtype)
             return np.broadcast_to(value.reshape(self.shape if value.ndim else ()), (rows, *self.shape))
         array = feature_of(features, self.key)
@@ -100,7 +100,7 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
 def numeric_column(
     key: str,
     shape: int | Sequence[int] = (1,),
-    default_value: float | Sequence[float] | None = None,
+    default_value: float | Sequence[Any] | HostArray | None = None,
     dtype: Any = "float32",
     normalizer_fn: Normalizer | None = None,
 ) -> NumericColumn:
@@ -109,7 +109,8 @@ def numeric_column(
     Args:
         key: its name in the features.
         shape: of a row; (1,) also takes features of shape (b,).
-        default_value: of all rows of a batch that lacks the feature; a number, or one for each of a row. Default: it must be there.
+        default_value: of all rows of a batch that lacks the feature; a number, or one for each of a row, flat or in its
+            shape. Default: it must be there.
         dtype: of the default value, and of features that are True or False; a float or integer. It changes no other feature.
         normalizer_fn: applied to the feature as it is, an array of numpy of shape (b, ...); what it returns becomes float32.
 
@@ -126,11 +127,11 @@ def numeric_column(
     """
     if normalizer_fn is not None and not callable(normalizer_fn):
         raise TypeError(f"normalizer_fn is {normalizer_fn!r}; expected a function of an array")
-    whole = tuple(whole_number(size, "shape", 1) for size in ([shape] if isinstance(shape, int) else shape))
+    whole = tuple(whole_number(size, "shape", 1) for size in np.asarray(shape, object).ravel().tolist())
     own = _dtype_of_numbers(dtype)
     default: float | tuple[float, ...] | None = None
-    if isinstance(default_value, Sequence):
-        default = tuple(number(value, "default_value", -math.inf) for value in default_value)
+    if isinstance(default_value, (Sequence, np.ndarray)):
+        default = tuple(number(value, "default_value", -math.inf) for value in np.asarray(default_value, object).ravel().tolist())
         if len(default) != math.prod(whole):
             raise InvalidArgumentError(f"default_value has {len(default)} numbers, and a row of shape {whole} has {math.prod(whole)}.")
     elif default_value is not None:

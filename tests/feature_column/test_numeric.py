@@ -17,7 +17,7 @@ def test_rows_of_any_shape_become_flat_floats() -> None:
     assert column.prepare({"image": image}).tolist() == image.reshape(2, 6).tolist()
     assert column.prepare({"image": image}).dtype == np.float32
     assert (column.name, column.width) == ("image", 6)
-    assert numeric_column("x", shape=3).shape == (3,)
+    assert numeric_column("x", shape=3).shape == numeric_column("x", shape=np.int64(3)).shape == (3,)
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])
@@ -53,6 +53,10 @@ def test_a_default_value_stands_for_a_feature_that_is_missing() -> None:
     column = numeric_column("x", shape=2, default_value=[1, 2], normalizer_fn=lambda x: 10 * x)
     assert column.prepare(others).tolist() == [[10.0, 20.0]] * 3
     assert column.prepare({"x": np.ones((1, 2))}).tolist() == [[10.0, 10.0]]
+    for given in (np.arange(4).reshape(2, 2), [[0, 1], [2, 3]], [0, 1, 2, 3]):
+        assert numeric_column("x", shape=np.full(2, 2), default_value=given).prepare(others).tolist() == [[0.0, 1.0, 2.0, 3.0]] * 3
+    with pytest.raises(InvalidArgumentError, match=r"'y' is a single value.*Call dataset\.batch"):
+        column.prepare({"y": np.float32(1)})
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ class DNNClassifier(CannedEstimator):
         model_dir: str | os.PathLike[str] | None = None,
         n_classes: int = 2,
         weight_column: None = None,
-        label_vocabulary: Sequence[str] | None = None,
+        label_vocabulary: Sequence[str | bytes] | None = None,
         optimizer: OptimizerLike = "Adagrad",
         activation_fn: Activation = "relu",
         dropout: float | None = None,

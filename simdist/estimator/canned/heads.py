@@ -157,7 +157,7 @@ class MultiClassHead(ClassificationHead):
         return {"logits": logits, "probabilities": jax.nn.softmax(logits), "class_ids": chosen}
 
 
-def classification_head(n_classes: int, label_vocabulary: Sequence[str] | None) -> ClassificationHead:
+def classification_head(n_classes: int, label_vocabulary: Sequence[str | bytes] | None) -> ClassificationHead:
     """The head for so many classes.
 
     Raises:
@@ -167,7 +167,7 @@ def classification_head(n_classes: int, label_vocabulary: Sequence[str] | None) 
     count = whole_number(n_classes, "n_classes", 2)
     if isinstance(label_vocabulary, str):
         raise TypeError(f"label_vocabulary is {label_vocabulary!r:.200}; expected a list of names, such as ['no', 'yes']")
-    names = None if label_vocabulary is None else tuple(label_vocabulary)
+    names = None if label_vocabulary is None else tuple(name.decode() if isinstance(name, bytes) else name for name in label_vocabulary)
     if names is not None and (len(names) != count or len(set(names)) != count):
         raise InvalidArgumentError(f"label_vocabulary={list(names)!r}; expected {count} different names, as n_classes={count}.")
     return BinaryHead(count, names) if count == 2 else MultiClassHead(count, names)

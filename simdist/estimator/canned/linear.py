@@ -96,7 +96,7 @@ class LinearClassifier(CannedEstimator):
         model_dir: str | os.PathLike[str] | None = None,
         n_classes: int = 2,
         weight_column: None = None,
-        label_vocabulary: Sequence[str] | None = None,
+        label_vocabulary: Sequence[str | bytes] | None = None,
         optimizer: OptimizerLike = "Ftrl",
         config: RunConfig | None = None,
         warm_start_from: None = None,

@@ -309,6 +309,7 @@ def test_features_without_their_column_are_refused(tmp_path: Path) -> None:
     estimator = LinearRegressor([fc.numeric_column("y")], config=options(tmp_path))
     with pytest.raises(InvalidArgumentError, match="have no 'y'"):
         estimator.train(input_fn(), steps=1)
-    words = LinearClassifier([NUMBERS], label_vocabulary=["no", "yes"], config=options(tmp_path))
+    words = LinearClassifier([NUMBERS], label_vocabulary=["no", b"yes"], config=options(tmp_path))
+    assert set(words.evaluate(data(np.full(24, "yes")), steps=1)) > {"accuracy"}
     with pytest.raises(InvalidArgumentError, match="'maybe', which is not in the label_vocabulary"):
         words.evaluate(data(np.full(24, "maybe")), steps=1)
