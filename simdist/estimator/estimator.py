@@ -34,7 +34,7 @@ from simdist.estimator.summaries import Summaries
 from simdist.estimator.training_loop import TrainingLoop
 from simdist.program.arrays import HostArray, Tree
 from simdist.runtime.base import Engine
-from simdist.strategies.absent_names import KnowsAbsentNames
+from simdist.strategies.absent_names import WithAbsentNames
 from simdist.strategies.base import Strategy
 
 if TYPE_CHECKING:  # it loads Keras, which an import of simdist does not
@@ -45,7 +45,7 @@ __all__ = ["Estimator"]
 log = logging.getLogger("simdist")
 
 
-class Estimator(KnowsAbsentNames):
+class Estimator(WithAbsentNames):
     """Trains, evaluates and predicts with a model function; the strategy is an option of its `RunConfig`.
 
     ``model_fn(features, labels, mode, params, config)`` computes with JAX and Keras: it makes layers, metrics and an optimizer, and returns

@@ -8,11 +8,11 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
-from simdist.data.absent_names import of_property, refusal
+from simdist.data.absent_names import refusal
 
-__all__ = ["OF_EXTENDED", "OF_STRATEGIES", "KnowsAbsentNames"]
+__all__ = ["OF_EXTENDED", "OF_STRATEGIES", "WithAbsentNames"]
 
 DATASET = "iter(strategy.distribute_dataset(dataset)), and strategy.run(fn, args=(next(iterator),))"
 OF_STRATEGIES = {
@@ -39,7 +39,21 @@ OF_EXTENDED = {
 }
 
 
-class KnowsAbsentNames:
+class _Absent:
+    """A name that the objects of a class have not.
+
+    A ``__getattr__`` of the class would say the same, and would make each other attribute of its objects slower.
+    """
+
+    def __init__(self, name: str, instead: str) -> None:
+        self.name = name
+        self.instead = instead
+
+    def __get__(self, owner: object, kind: type) -> NoReturn:
+        raise refusal(f"{kind.__name__!r} object", self.name, self.instead)
+
+
+class WithAbsentNames:
     """A class whose objects say of some names that they have not what to write.
 
     Attributes:
@@ -48,8 +62,10 @@ class KnowsAbsentNames:
 
     absent_names: ClassVar[Mapping[str, str]] = {}
 
-    if not TYPE_CHECKING:
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        for name, instead in vars(cls).get("absent_names", {}).items():
+            setattr(cls, name, _Absent(name, instead))
 
-        def __getattr__(self, name: str) -> NoReturn:
-            of_property(self, name)
-            raise refusal(f"{type(self).__name__!r} object", name, self.absent_names.get(name))
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in self.absent_names]

@@ -22,7 +22,7 @@ from simdist.randomness import derive_seed
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
 from simdist.runtime.store import Store
-from simdist.strategies.absent_names import OF_STRATEGIES, KnowsAbsentNames
+from simdist.strategies.absent_names import OF_STRATEGIES, WithAbsentNames
 from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.extended import StrategyExtended
 from simdist.strategies.given_cluster import require_cluster
@@ -56,7 +56,7 @@ class TrainingStrategy(Protocol):
     def distribute_values_from_function(self, value_fn: Callable[[ValueContext], Tree]) -> Tree: ...
 
 
-class Strategy(ReplicaOperations, KnowsAbsentNames):
+class Strategy(ReplicaOperations, WithAbsentNames):
     """Common to all strategies: the class of each of them, for annotations and `isinstance`.
 
     Args:

@@ -11,7 +11,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import on_each_replica
 from simdist.program.tracing import active_tracer
 from simdist.strategies import context
-from simdist.strategies.absent_names import OF_EXTENDED, KnowsAbsentNames
+from simdist.strategies.absent_names import OF_EXTENDED, WithAbsentNames
 from simdist.strategies.communication import CommunicationOptions
 from simdist.variables.handles import own_variable, shown_name
 from simdist.variables.optimizer import as_variable
@@ -19,7 +19,7 @@ from simdist.variables.optimizer import as_variable
 __all__ = ["StrategyExtended"]
 
 
-class StrategyExtended(KnowsAbsentNames):
+class StrategyExtended(WithAbsentNames):
     """Made by ``strategy.extended``.
 
     Args:

@@ -19,6 +19,7 @@ def test_names_that_are_not_here_say_what_to_write() -> None:
     for owner, names in owners:
         assert not hasattr(owner, "nothing_of_the_kind")
         for name in names:
+            assert name not in dir(owner) and not hasattr(owner, name)
             with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Write instead: "):
                 getattr(owner, name)
 
