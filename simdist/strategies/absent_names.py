@@ -48,6 +48,7 @@ class _Absent:
     def __init__(self, name: str, instead: str) -> None:
         self.name = name
         self.instead = instead
+        self.__doc__ = f"Not here. Write instead: {instead}"  # for help(), which shows all names of a class
 
     def __get__(self, owner: object, kind: type) -> NoReturn:
         raise refusal(f"{kind.__name__!r} object", self.name, self.instead)

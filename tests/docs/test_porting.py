@@ -100,7 +100,7 @@ def test_names_in_sentences_exist() -> None:
 
 def test_each_argument_that_the_prose_names_is_one() -> None:
     public = [getattr(sd, name) for name in sd.__all__] + [sd.estimator.RunConfig, keras.Model, keras.layers.BatchNormalization]
-    functions = [getattr(thing, name) for thing in public for name in (dir(thing) if isinstance(thing, type) else ())]
+    functions = [getattr(thing, name, None) for thing in public for name in (dir(thing) if isinstance(thing, type) else ())]
     known = {"reduction", "steps_per_execution", "TF_USE_LEGACY_KERAS"}  # of Keras, and of the environment
     for function in (*public, *functions):
         with contextlib.suppress(TypeError, ValueError):  # it has no signature
