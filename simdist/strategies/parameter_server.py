@@ -64,7 +64,8 @@ class ParameterServerStrategy(Strategy):
         mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
             rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
             (`assign_add`) are added up, of assignments the last one counts, and changes of single elements are made one after the
-            other. "bounded": as "sync", but a worker may be up to `staleness` rounds ahead of the slowest.
+            other. A worker that is down is left out of the rounds until it is back, so that the same closures make more of them.
+            "bounded": as "sync", but a worker may be up to `staleness` rounds ahead of the slowest.
         staleness: rounds, 0 or more; of mode="bounded", which needs it. 0 is "sync".
         backup_workers: of mode="sync": a round does not wait for so many workers, the slowest; default 0. What they compute for it is
             dropped, and their closures are run again.
