@@ -18,7 +18,7 @@ import numpy as np
 import simdist as sd
 from simdist import keras
 
-__all__ = ["BEGIN", "COLUMNS", "END", "README", "ROWS", "block", "table"]
+__all__ = ["BEGIN", "COLUMNS", "END", "README", "ROWS", "block", "found", "said", "table"]
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN, END = "<!-- keras: begin -->", "<!-- keras: end -->"
@@ -210,13 +210,15 @@ def cell(check: Callable[[Any], None], make: Callable[[], Any]) -> str:
     return "yes"
 
 
-def table() -> str:
-    """The table, each of its cells run."""
+def found(row: str, column: str) -> str:
+    """What a cell says when it is run."""
+    return f"{cell(ROWS[row], COLUMNS[column])}{'*' if column in NOT_IN_THE_GUIDE.get(row, ()) else ''}"
+
+
+def table(said: Callable[[str, str], str] = found) -> str:
+    """The table; by default each of its cells is run."""
     lines = [f"| Keras | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for name, check in ROWS.items():
-        new = NOT_IN_THE_GUIDE.get(name, ())
-        cells = [f"{cell(check, make)}{'*' if column in new else ''}" for column, make in COLUMNS.items()]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [f"| {row} | {' | '.join(said(row, column) for column in COLUMNS)} |" for row in ROWS]
     lines += ["", "\\* planned, limited or not supported in TensorFlow's guide to distributed training."]
     return "\n".join(lines)
 
@@ -226,6 +228,12 @@ def block(text: str) -> tuple[str, str, str]:
     before, _, rest = text.partition(BEGIN)
     inside, _, after = rest.partition(END)
     return before, inside.strip("\n"), after
+
+
+def said(text: str) -> dict[tuple[str, str], str]:
+    """What the cells of a table say, by row and column."""
+    head, _, *lines = ([part.strip() for part in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|"))
+    return {(row, column): one for row, *cells in lines for column, one in zip(head[1:], cells, strict=True)}
 
 
 if __name__ == "__main__":

@@ -6,12 +6,22 @@ import pytest
 
 import keras_table as page
 import simdist as sd
+from sampling import covering, sampled
+
+INSIDE = page.block(page.README.read_text(encoding="utf-8"))[1]
+CELLS = [(row, column) for row in page.ROWS for column in page.COLUMNS]
+WRITE_IT = "write it with: python tests/keras_table.py"
+
+
+def test_the_readme_has_each_row_and_column() -> None:
+    cells = page.said(INSIDE)
+    assert page.table(lambda row, column: cells[row, column]) == INSIDE, WRITE_IT
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
-def test_the_readme_has_the_table_that_is_found() -> None:
-    _, inside, _ = page.block(page.README.read_text(encoding="utf-8"))
-    assert inside == page.table(), "write it with: python tests/keras_table.py"
+@pytest.mark.parametrize(("row", "column"), sampled(CELLS, covering(CELLS)))
+def test_a_cell_of_the_readme_says_what_is_found(row: str, column: str) -> None:
+    assert page.said(INSIDE)[row, column] == page.found(row, column), WRITE_IT
 
 
 def test_a_cell_that_is_not_as_in_keras_says_no() -> None:

@@ -53,6 +53,7 @@ def model_of(kind: Any, averaged: bool = True) -> Any:
     return model
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_replicas_share_the_mean_of_what_they_assign(strategy: str, kind: Any) -> None:
@@ -78,6 +79,7 @@ def test_other_state_is_each_replicas_own() -> None:
 UNEVEN = {name: STRATEGIES[name] for name in ("mirrored", "several workers", "central storage")} | {"four": lambda: sd.MirroredStrategy(4)}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("rows", [17, 21])
 @pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
 @pytest.mark.parametrize("strategy", UNEVEN)

@@ -146,6 +146,7 @@ PROGRAMS: dict[str, Callable[[], list[float]]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("file", PROGRAMS)
 def test_ctrl_c_in_a_trace_leaves_no_trace_open(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = PROGRAMS[file]

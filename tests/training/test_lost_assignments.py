@@ -175,6 +175,7 @@ COUNTED: dict[str, Any] = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("way", COUNTED)

@@ -138,6 +138,7 @@ LOGS: dict[str, Any] = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", LOGS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_log_is_the_result_of_its_own_metric_where_another_one_has_the_name(strategy: str, kind: str) -> None:
@@ -174,6 +175,7 @@ def collected(k: Any, counts_first: bool, x: Any, **options: Any) -> tuple[dict[
     return model.fit(x, epochs=2, verbose=0, callbacks=[batches], **options).history, seen
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("strategy", [*STRATEGIES, *SERVED])
 def test_what_get_metrics_result_computes_is_of_all_rows_also_where_compute_metrics_adds_logs(strategy: str) -> None:
     expected, expected_batches = collected(plain, True, X, y=Y, batch_size=8, shuffle=False)

@@ -79,6 +79,7 @@ def by_workers_of(**options: Any) -> sd.ParameterServerStrategy:
     return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}, **options), devices_per_worker=2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "strategy",
     [

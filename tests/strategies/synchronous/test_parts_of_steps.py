@@ -81,6 +81,7 @@ def rows(replicas: int) -> list[Any]:
     return [*values, table.numpy()]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("story", [fit, rows], ids=["fit", "rows"])
 @pytest.mark.parametrize(("replicas", "cores"), [(4, 2), (6, 3)])
 def test_parts_change_no_bit(story: Story, replicas: int, cores: int, on: Callable[[int], list[int]]) -> None:
