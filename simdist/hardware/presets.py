@@ -26,8 +26,16 @@ __all__ = [
     "nvlink4",
     "pcie4",
     "server_cpu",
+    "tpu_v2_core",
+    "tpu_v3_core",
     "tpu_v4_core",
+    "tpu_v5e_core",
+    "tpu_v5p_core",
+    "tpu_v2_slice",
+    "tpu_v3_slice",
     "tpu_v4_slice",
+    "tpu_v5e_slice",
+    "tpu_v5p_slice",
     "v100",
 ]
 
@@ -56,9 +64,25 @@ h100 = Device(name="h100", flops=494.5e12, memory_bandwidth=3.35e12, memory=80e9
 """NVIDIA H100 SXM: TF32 494.5 Tflop/s without sparsity (the sheet states 989 with it; plain float32 has 67),
 3.35 TB/s, 80 GB (NVIDIA H100 Tensor Core GPU data sheet, 2023). The overhead is a round figure."""
 
+tpu_v2_core = Device(name="tpu_v2_core", flops=22.5e12, memory_bandwidth=300e9, memory=8 * GIB, launch_overhead=10e-6)
+"""One of the two cores of a TPU v2 chip, which has bfloat16 45 Tflop/s, 600 GB/s and 16 GiB (Google Cloud documentation of
+TPU v2, 2025): half of each. The overhead is a round figure."""
+
+tpu_v3_core = Device(name="tpu_v3_core", flops=61.5e12, memory_bandwidth=450e9, memory=16 * GIB, launch_overhead=10e-6)
+"""One of the two cores of a TPU v3 chip, which has bfloat16 123 Tflop/s, 900 GB/s and 32 GiB (Google Cloud documentation of
+TPU v3, 2025): half of each. The overhead is a round figure."""
+
 tpu_v4_core = Device(name="tpu_v4_core", flops=137.5e12, memory_bandwidth=600e9, memory=16 * GIB, launch_overhead=10e-6)
 """One of the two cores of a TPU v4 chip, which has bfloat16 275 Tflop/s, 1,200 GB/s and 32 GiB (Google Cloud
 documentation of TPU v4; N. Jouppi et al., ISCA 2023): half of each. The overhead is a round figure."""
+
+tpu_v5e_core = Device(name="tpu_v5e_core", flops=197e12, memory_bandwidth=819e9, memory=16e9, launch_overhead=10e-6)
+"""The core of a TPU v5e chip: bfloat16 197 Tflop/s, 819 GB/s, 16 GB (Google Cloud documentation of TPU v5e, 2025). The overhead
+is a round figure."""
+
+tpu_v5p_core = Device(name="tpu_v5p_core", flops=229.5e12, memory_bandwidth=1382.5e9, memory=47.5e9, launch_overhead=10e-6)
+"""One of the two cores of a TPU v5p chip, which has bfloat16 459 Tflop/s, 2,765 GB/s and 95 GB (Google Cloud documentation of
+TPU v5p, 2025): half of each. The overhead is a round figure."""
 
 # -- connections inside a host ------------------------------------------------------------------------------------------
 
@@ -101,11 +125,30 @@ dgx_h100 = Network(name="dgx_h100", bandwidth=8 * 50e9, latency=1.5e-6).within_h
 """DGX H100 hosts, for 8 `h100` each: NVLink through switches inside, 8 ports of 400 Gbit/s InfiniBand outside, taken together
 as one port of 400 GB/s (NVIDIA DGX H100 data sheet, 2023). The latencies are round figures."""
 
+tpu_v2_slice = Network(name="tpu_v2_slice", bandwidth=62e9, latency=1e-6).as_torus((16, 16))
+"""All of a TPU v2 machine: a torus of 16 x 16 chips, each with 4 links of 496 Gbit/s in each direction (N. Jouppi et al., A
+Domain-Specific Supercomputer for Training Deep Neural Networks, CACM 63, 2020). A host here is a chip. The latency of a hop is a round
+figure. ``tpu_v2_slice.as_torus((2, 2))`` has the chips of "v2-8"."""
+
+tpu_v3_slice = Network(name="tpu_v3_slice", bandwidth=82e9, latency=1e-6).as_torus((32, 32))
+"""All of a TPU v3 machine: a torus of 32 x 32 chips, each with 4 links of 656 Gbit/s in each direction (N. Jouppi et al., A
+Domain-Specific Supercomputer for Training Deep Neural Networks, CACM 63, 2020; Google Cloud's documentation of TPU v3 states 340 TB/s
+for all-reduce on all 4,096 links). A host here is a chip. The latency of a hop is a round figure."""
+
 tpu_v4_slice = Network(name="tpu_v4_slice", bandwidth=50e9, latency=1e-6).as_torus((4, 4, 4))
 """A slice of 64 TPU v4 chips, the smallest whose ends are joined: a 3-D torus of 4 x 4 x 4, each chip with 6 links of
 50 GB/s in each direction (N. Jouppi et al., TPU v4, ISCA 2023; Google Cloud's documentation of TPU v4 states 24 TB/s across
 the middle of 16 x 16 x 16 chips, which 512 links cross). A host here is a chip. The latency of a hop is a round figure.
 ``tpu_v4_slice.as_torus((4, 4, 8))`` is a larger one."""
+
+tpu_v5e_slice = Network(name="tpu_v5e_slice", bandwidth=50e9, latency=1e-6).as_torus((16, 16))
+"""All of a TPU v5e machine: a torus of 16 x 16 chips, each with 1,600 Gbit/s in each direction on 4 links (Google Cloud
+documentation of TPU v5e, 2025, which states 1.6 TB/s across the middle: 32 links). A host here is a chip. The latency of a hop is a
+round figure."""
+
+tpu_v5p_slice = Network(name="tpu_v5p_slice", bandwidth=100e9, latency=1e-6).as_torus((4, 4, 4))
+"""A slice of 64 TPU v5p chips: a 3-D torus of 4 x 4 x 4, each chip with 4,800 Gbit/s in each direction on 6 links (Google Cloud
+documentation of TPU v5p, 2025). A host here is a chip. The latency of a hop is a round figure."""
 
 laptop = Network(name="laptop", bandwidth=5e9, latency=20e-6)
 """Processes of one laptop that talk over its loopback device. Both are round figures: a message is copied into

@@ -7,24 +7,30 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from simdist.cluster.tpu import CORES_PER_CHIP, TPUClusterResolver
+from simdist.cluster.tpu import GENERATIONS, TPUClusterResolver
 from simdist.errors import InvalidArgumentError
-from simdist.hardware import LinkModel, Torus, presets
+from simdist.hardware import LinkModel, Torus, device_for, presets
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.controlled import is_controlled
 from simdist.strategies.synchronous import SynchronousStrategy
 
 __all__ = ["TPUStrategy"]
 
-# The two cores of a chip reach each other through the chip's memory.
-WITHIN_CHIP = LinkModel(name="within_chip", bandwidth=1200e9, latency=0.5e-6)
+HARDWARE = {
+    "v2": (presets.tpu_v2_core, presets.tpu_v2_slice),
+    "v3": (presets.tpu_v3_core, presets.tpu_v3_slice),
+    "v4": (presets.tpu_v4_core, presets.tpu_v4_slice),
+    "v5e": (presets.tpu_v5e_core, presets.tpu_v5e_slice),
+    "v5p": (presets.tpu_v5p_core, presets.tpu_v5p_slice),
+}
+"""The core and the network of each generation."""
 
 
 class TPUStrategy(SynchronousStrategy):
     """Synchronous training on the cores of a TPU slice.
 
     Args:
-        tpu_cluster_resolver: which slice; None: "v4-8".
+        tpu_cluster_resolver: which slice, of which generation; None: "v4-8".
         experimental_device_assignment, experimental_spmd_xla_partitioning: only their defaults: a replica is a core, in order.
         numerics: as for `Cluster`; "shard_map" spreads the replicas over the JAX devices of this machine, a real slice for example.
             Only where the resolver has no cluster yet.
@@ -74,7 +80,7 @@ class TPUStrategy(SynchronousStrategy):
         """The cluster of a slice, for a session or for several strategies.
 
         Args:
-            tpu: the slice's name.
+            tpu: the slice's name, as for `TPUClusterResolver`.
             seed, numerics: as for `Cluster`.
 
         Raises:
@@ -86,13 +92,16 @@ class TPUStrategy(SynchronousStrategy):
             16
         """
         resolver = TPUClusterResolver(tpu)
-        network = presets.tpu_v4_slice.as_torus(resolver.shape).within_host(WITHIN_CHIP)
-        hardware = {"worker": presets.tpu_v4_core, "chief": presets.server_cpu}
+        core, network = HARDWARE[resolver.generation]
+        # the cores of a chip reach each other through the chip's memory
+        memory = core.memory_bandwidth * GENERATIONS[resolver.generation].cores_per_chip
+        network = network.as_torus(resolver.shape).within_host(LinkModel(name="within_chip", bandwidth=memory, latency=0.5e-6))
+        hardware = {"worker": core, "chief": presets.server_cpu}
         return Cluster(resolver.cluster_spec(), seed, hardware=hardware, network=network, numerics=numerics)
 
     def replica_devices(self) -> list[str]:
-        chips = self.cluster.spec.num_tasks("worker")
-        return [f"worker:{chip}/tpu:{core}" for chip in range(chips) for core in range(CORES_PER_CHIP)]
+        chips, cores = self.cluster.spec.num_tasks("worker"), GENERATIONS[self.cluster_resolver.generation].cores_per_chip
+        return [f"worker:{chip}/tpu:{core}" for chip in range(chips) for core in range(cores)]
 
 
 def _resolver(given: TPUClusterResolver | None, cluster: Cluster | None) -> TPUClusterResolver:
@@ -108,6 +117,8 @@ def _resolver(given: TPUClusterResolver | None, cluster: Cluster | None) -> TPUC
     chips = cluster.spec.num_tasks("worker") if "worker" in cluster.spec else 0
     if not isinstance(cluster.network.topology, Torus) or not chips or chips % 4:
         raise InvalidArgumentError(f"{cluster!r} is no slice of TPU chips. Make one with sd.TPUStrategy.make_cluster('v4-8', seed=0).")
-    resolver = TPUClusterResolver(f"v4-{CORES_PER_CHIP * chips}")
+    device = device_for(cluster.hardware, "worker", presets.laptop_cpu)
+    generation = next((name for name, (core, _) in HARDWARE.items() if core == device), "v4")
+    resolver = TPUClusterResolver(f"{generation}-{GENERATIONS[generation].cores_per_chip * chips}")
     resolver.cluster = cluster
     return resolver

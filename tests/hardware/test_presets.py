@@ -26,7 +26,7 @@ def test_presets_are_named_after_themselves_and_exported() -> None:
     for model in (*DEVICES, *NETWORKS, *LINKS):
         assert getattr(hardware, model.name) is model
         assert model.name in hardware.__all__
-    assert (len(DEVICES), len(NETWORKS), len(LINKS)) == (6, 9, 3)
+    assert (len(DEVICES), len(NETWORKS), len(LINKS)) == (10, 13, 3)
 
 
 def test_faster_generations_are_faster() -> None:
@@ -58,6 +58,13 @@ def test_tpu_slice_of_a_whole_pod_has_the_bisection_that_google_states() -> None
     crossing = 2 * 16 * 16  # links of one direction across the middle of a torus of 16 x 16 x 16
     assert hardware.tpu_v4_slice.topology == hardware.Torus((4, 4, 4))
     assert crossing * hardware.tpu_v4_slice.bandwidth == pytest.approx(24e12, rel=0.07)
+    assert hardware.tpu_v5e_slice.topology == hardware.Torus((16, 16))
+    assert 2 * 16 * hardware.tpu_v5e_slice.bandwidth == 1.6e12
+
+
+def test_links_of_whole_tpu_machines_carry_what_google_states_for_their_all_reduces() -> None:
+    assert 4 * 1024 * hardware.tpu_v3_slice.bandwidth == pytest.approx(340e12, rel=0.02)
+    assert 4 * 256 * hardware.tpu_v5e_slice.bandwidth == 51.2e12
 
 
 def test_import_does_not_load_jax() -> None:
