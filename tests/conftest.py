@@ -65,9 +65,13 @@ def no_seed_of_keras() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def kept_from_collections() -> None:
-    """Collect once what the files before have left, and let later collections not search what is still there: caches of JAX and Keras."""
-    if next(files) % FILES_BETWEEN == 0:
+def kept_from_collections(request: pytest.FixtureRequest) -> None:
+    """Collect once what the files before have left, and let later collections not search what is still there: caches of JAX and Keras.
+
+    So it is before each file that collects garbage itself: its passes look at what is new. What was kept is not given back to
+    the collector afterwards: the next pass would be one over all that the tests before have left, which takes seconds.
+    """
+    if next(files) % FILES_BETWEEN == 0 or hasattr(request.module, "gc"):
         gc.collect()
         gc.freeze()
 
@@ -81,17 +85,6 @@ def few_replicas_in_a_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("simdist.ledger.equal_calls.FEW_LANES", 1)
         yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def only_new_objects(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let files that collect garbage look at what is new: a pass over all that earlier tests have left takes a second or more."""
-    if not hasattr(request.module, "gc"):
-        yield
-        return
-    gc.freeze()
-    yield
-    gc.unfreeze()  # for good it would keep alive what becomes garbage later
 
 
 @pytest.hookimpl(wrapper=True)
