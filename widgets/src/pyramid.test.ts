@@ -20,10 +20,12 @@ const near = (found: number | undefined, wanted: number): void => assert.ok(Math
 test("every level holds the seconds of each category", () => {
   const pyramid = new Pyramid(100);
   for (let i = 0; i < 1000; i++) pyramid.add(i % 3, i * 0.1, 0.05);
+  pyramid.add(3, 100, 0); // at the very end
   for (const most of [0.02, 0.1, 0.5, 5]) {
     const sums = total(pyramid, 0, 100, most);
     near(sums.get(0), 334 * 0.05);
     near(sums.get(2), 333 * 0.05);
+    near(sums.get(3), 0);
   }
 });
 

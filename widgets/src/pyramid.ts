@@ -27,7 +27,7 @@ export class Pyramid {
     while (end > this.width * BINS) this.widen();
     const { width } = this;
     const sums = (this.levels[0].sums[kind] ??= new Float32Array(BINS));
-    const first = start > 0 ? Math.floor(start / width + ROUNDING) : 0;
+    const first = start > 0 ? Math.min(Math.floor(start / width + ROUNDING), BINS - 1) : 0;
     const last = Math.min(Math.max(first, Math.ceil(end / width - ROUNDING) - 1), BINS - 1);
     if (first === last) sums[first] += Math.max(duration, LEAST_S);
     else {
