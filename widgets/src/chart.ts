@@ -52,7 +52,7 @@ export class Chart {
     const { data, plot } = this;
     const line = data?.lines.find(({ isOther }) => !isOther) ?? data?.lines[0];
     if (!data || !line) return;
-    const value = time === null ? (line.values.at(-1) ?? null) : valueAt(line, time, data.isStepped);
+    const value = time === null ? (line.readings.values.at(-1) ?? null) : valueAt(line.readings, time, data.isStepped);
     const text = formatValue(value, data.isShare);
     if (this.value.textContent !== text) this.value.textContent = text;
     this.element.setAttribute("aria-label", `${data.name}: ${text}`);

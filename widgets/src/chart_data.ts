@@ -1,5 +1,6 @@
 // Which charts there are for a trace, and their points: every counter by name, and how busy the workers were.
 
+import type { Samples } from "./counters.ts";
 import type { LiveTrace } from "./live_trace.ts";
 import type { View } from "./time_scale.ts";
 
@@ -7,6 +8,7 @@ export interface ChartLine {
   readonly label: string;
   readonly times: readonly number[];
   readonly values: readonly number[];
+  readonly readings: Samples; // all that is known, of which the line is drawn through some points
   readonly isOther: boolean; // of the branch that this one is compared with
 }
 
@@ -30,13 +32,14 @@ export interface Charted {
   readonly isOver: boolean; // nothing more can come, and all spans have ended
 }
 
-/** The charts of a branch, and of another one that it is compared with. */
-export function chartsOf(branch: Charted, other: Charted | null = null): ChartData[] {
-  const { trace, now } = branch;
-  const names = [...new Set([...trace.series.values()].map(({ name }) => name))].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en"));
+const WHOLE: View = { start: -Infinity, end: Infinity };
+
+/** The charts of a branch, and of another one that it is compared with, for a stretch of time. */
+export function chartsOf(branch: Charted, other: Charted | null = null, view = WHOLE): ChartData[] {
+  const names = [...new Set([...branch.trace.series.values()].map(({ name }) => name))].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en"));
   const counters = names.slice(0, MOST_CHARTS - 1).map((name): ChartData => {
     const isStepped = STEPPED.test(name);
-    const lines = [...linesOf(trace, name, isStepped, now, false), ...(other ? linesOf(other.trace, name, isStepped, other.now, true) : [])];
+    const lines = [...linesOf(branch, name, isStepped, view, false), ...(other ? linesOf(other, name, isStepped, view, true) : [])];
     return { name, lines, isShare: false, isStepped };
   });
   const busy = [busyLine(branch, false), ...(other ? [busyLine(other, true)] : [])];
@@ -61,26 +64,28 @@ function rank(name: string): number {
   return index < 0 ? FIRST.length : index;
 }
 
-function linesOf(trace: LiveTrace, name: string, isStepped: boolean, now: number, isOther: boolean): ChartLine[] {
+function linesOf({ trace, now }: Charted, name: string, isStepped: boolean, view: View, isOther: boolean): ChartLine[] {
   const found = [...trace.series.values()].filter((series) => series.name === name).slice(0, MOST_LINES);
   return found.map((series) => {
-    const { times, values } = series.points(MOST_POINTS);
-    if (isStepped && times.length && now > times[times.length - 1]) {
+    const { times, values } = series.points(MOST_POINTS, view.start, view.end);
+    const last = series.at(now);
+    if (isStepped && now > series.end && last !== null) {
       times.push(now); // it holds up to the present
-      values.push(values[values.length - 1]);
+      values.push(last);
     }
-    return { label: found.length > 1 ? series.lane : name, times, values, isOther };
+    return { label: found.length > 1 ? series.lane : name, times, values, readings: series.all(), isOther };
   });
 }
 
 /** How busy the workers were, up to where no span that is still open can change it. */
 function busyLine({ trace, now, isOver }: Charted, isOther: boolean): ChartLine {
   const known = isOver ? now : now - trace.busy.longest;
-  return { label: "busy workers", ...trace.busyShares(Math.min(known, trace.header.last_s)), isOther };
+  const shares = trace.busyShares(Math.min(known, trace.header.last_s));
+  return { label: "busy workers", ...shares, readings: shares, isOther };
 }
 
-/** The value of a line at a moment: of a stepped one that of the last point, else that of the nearest; null outside. */
-export function valueAt({ times, values }: ChartLine, time: number, isStepped: boolean): number | null {
+/** The value of a line at a moment: of a stepped one that of the last reading, else that of the nearest; null before the first step. */
+export function valueAt({ times, values }: Samples, time: number, isStepped: boolean): number | null {
   let low = 0;
   let high = times.length;
   while (low < high) {

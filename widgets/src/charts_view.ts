@@ -60,11 +60,11 @@ class Charts {
       return { trace: this.source.trace(branch), now: now_s, isOver: run === "finished" };
     };
     const [shownBranch, otherBranch] = [charted(state.branch), other === null ? null : charted(other)];
-    const all = chartsOf(shownBranch, otherBranch);
+    const view = shownTime(this.source.view(), Math.max(endOf(shownBranch), otherBranch ? endOf(otherBranch) : 0));
+    const all = chartsOf(shownBranch, otherBranch, view);
     const columns = Math.max(1, Math.min(3, all.length, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
     const each = Math.floor((width + GAP) / columns) - GAP;
     this.root.style.setProperty("--columns", String(columns));
-    const view = shownTime(this.source.view(), Math.max(endOf(shownBranch), otherBranch ? endOf(otherBranch) : 0));
     const shown = all.filter(({ lines }) => lines.some(({ times }) => times.length > 0));
     for (const [name, chart] of this.charts) if (!shown.some((data) => data.name === name)) this.drop(name, chart);
     for (const data of shown) this.chart(data.name).show(data, view, each, colors);

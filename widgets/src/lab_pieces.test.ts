@@ -79,6 +79,8 @@ test("a thinned series keeps its ends and extremes", () => {
   const { times, values } = series.points(200);
   assert.ok(times.length <= 210);
   assert.ok(values.includes(99));
+  assert.deepEqual([times[0], times.at(-1), values.at(-1)], [0, 9999, 9999 % 7]);
+  assert.deepEqual(series.points(200, 4997.5, 5001).values, [4997, 4998, 4999, 5000, 5001, 5002].map((i) => i % 7), "few are all drawn");
   assert.deepEqual([series.at(-1), series.at(5432.5), series.at(1e9)], [null, 99, 9999 % 7]);
 });
 
