@@ -35,6 +35,7 @@ class RunAside:
         moment: where it stood.
         state, output, commands: as of a `ProgramRun`.
         digest: of its trace.
+        has_begun: whether its program has.
     """
 
     moment: Moment
@@ -42,6 +43,7 @@ class RunAside:
     output: str
     commands: list[Command]
     digest: str
+    has_begun: bool
 
     @property
     def now(self) -> float:
@@ -134,7 +136,7 @@ class Branch:
         """Its run; one that was put aside is done again first."""
         if isinstance(self.seen, RunAside):
             aside = self.seen
-            self.seen = run = self._again(aside.commands, aside.moment)
+            self.seen = run = self._again(aside)
             if aside.state == "closed":
                 run.close()
             run.inbox = self.inbox
@@ -178,7 +180,7 @@ class Branch:
         run = self.seen
         if isinstance(run, RunAside) or run.state == "running" or isinstance(run.error, KeyboardInterrupt):
             return
-        self.seen = RunAside(Moment.of(run), run.state, run.output, run.commands, run.cluster.trace.digest())
+        self.seen = RunAside(Moment.of(run), run.state, run.output, run.commands, run.cluster.trace.digest(), run.has_begun)
         if run.state != "closed":
             close_quietly(run)
 
@@ -187,12 +189,14 @@ class Branch:
         if isinstance(seen, ProgramRun) and seen.state == "paused":
             _orphans.append((self._thread, seen))
 
-    def _again(self, commands: Sequence[Command], moment: Moment) -> ProgramRun:
-        run = self._new_run(commands)
+    def _again(self, aside: RunAside) -> ProgramRun:
+        run = self._new_run(aside.commands)
+        if not aside.has_begun:
+            return run
         with warnings.catch_warnings():  # they have been seen
             warnings.simplefilter("ignore")
             try:
-                run.advance(moment)
+                run.advance(aside.moment)
             except BaseException:  # Ctrl-C: what is known of the run stays
                 close_quietly(run)
                 raise

@@ -106,6 +106,11 @@ class ProgramRun:
         return [*self.done, *self.agenda.waiting]
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the program has begun: before that it stands at time zero, and has done nothing."""
+        return self._playing.is_alive or self._playing.has_ended
+
+    @property
     def is_over(self) -> bool:
         """Whether the program has ended."""
         return self.state in ("finished", "failed", "closed")

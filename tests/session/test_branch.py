@@ -80,6 +80,24 @@ def test_failed_and_closed_runs_come_back_as_they_were() -> None:
         closed.advance()
 
 
+def test_to_look_at_a_program_that_has_not_begun_does_not_begin_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Family, "most_runs", 1)
+    runs: list[str] = []
+
+    def program(cluster: sd.Cluster) -> None:
+        cluster.trace.instant("chief:0", "mark", "begun", cluster.now)
+        runs.append(cluster.trace.digest())
+        sd.sleep(1.0, cluster)
+
+    session = sd.Session(program, sd.Cluster({"worker": 1}))
+    before = session.digest()
+    fork = session.fork(0.5)
+    assert not session.is_kept and fork.is_kept and len(runs) == 1
+    assert session.trace.digest() == before and session.is_kept and len(runs) == 1
+    session.advance()
+    assert session.state == "finished" and len(runs) == 2
+
+
 def test_run_that_is_put_aside_takes_no_fault_of_another_thread_twice_or_too_early() -> None:
     session = session_of()
     session.advance(until=0.0006)
