@@ -60,7 +60,7 @@ def summary(trace: EventLog) -> Summary:
           which it was busy, 0 to 1),
           ``seconds`` by category (``down`` of a task that was not restarted: until the last record), ``bytes_sent``;
         - ``tasks``: for each task ``utilisation`` (share of the run in which its devices computed) and ``bytes_sent``;
-        - ``links``: bytes by name of the link;
+        - ``links``: bytes by name of the link, of those that have carried any;
         - ``staleness``: ``updates``, ``mean``, ``max`` and ``histogram`` (number of updates by staleness);
         - ``servers``: for each parameter server ``updates``, ``mean_staleness`` and ``max_staleness`` of them, ``busy_s`` and
           ``utilisation`` by applying them, ``bytes_received`` (None where it shares its port) and ``bytes_sent``;
@@ -86,7 +86,7 @@ def summary(trace: EventLog) -> Summary:
         "duration_s": duration_s,
         "lanes": _by_lane(trace, lanes, duration_s),
         "tasks": _tasks(trace, lanes),
-        "links": {lane: _whole(amount) for (lane, name), amount in sorted(trace.sums().items()) if name == "link_bytes"},
+        "links": {lane: _whole(amount) for (lane, name), amount in sorted(trace.sums().items()) if name == "link_bytes" and amount},
         "spans": _counts(trace),
         "instants": dict(sorted(Counter(item.category for item in trace.instants).items())),
         "staleness": _staleness(stale.staleness),

@@ -100,7 +100,7 @@ def scalars(trace: EventLog, bins: int = 200) -> Iterator[Scalar]:
             if not np.isnan(values[index]):
                 yield Scalar(tag, index + 1, end_s, float(values[index]))
     for (lane, name), amount in sorted(trace.sums().items()):
-        if name in ("bytes_sent", "link_bytes"):
+        if name == "bytes_sent" or (name == "link_bytes" and amount):
             yield Scalar(f"{name}/{lane}", bins, trace.end_s(), float(amount))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import simdist as sd
+from simdist import keras
 from simdist.trace import Trace, format_summary
 
 
@@ -65,6 +66,28 @@ def test_bytes_of_a_run_are_those_of_its_reads_and_updates() -> None:
     servers = trained(sd.Cluster({"worker": 2, "ps": 2}))
     found = {name: (row["updates"], row["bytes_received"], row["bytes_sent"]) for name, row in servers.items()}
     assert found == {"ps:0": (6, 6 * 32, 6 * 32), "ps:1": (0, 0, 0)}
+
+
+def test_updates_of_no_rows_bring_no_bytes_and_that_is_known() -> None:
+    """Momentum changes the whole shard of ps:1, also where a step has looked none of its rows up."""
+    cluster = sd.Cluster({"worker": 1, "ps": 2}, numerics="off")
+    strategy = sd.ParameterServerStrategy(cluster, sd.FixedShardsPartitioner(2))
+    with strategy.scope():
+        table = sd.Variable([[0.0]] * 8, name="table")
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.1, momentum=0.9))
+
+    @sd.function
+    def step(ids: Any) -> None:
+        _, gradients = sd.value_and_grad(lambda: sd.embedding_lookup(table, ids).sum(), [table])()
+        optimizer.apply_gradients(zip(gradients, [table], strict=True))
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(step, args=([1, 2],))
+    coordinator.join()
+    summary = cluster.trace.summary()
+    found = {name: (row["updates"], row["bytes_received"], row["bytes_sent"]) for name, row in summary["servers"].items()}
+    assert found == {"ps:0": (1, 24, 24), "ps:1": (1, 0, 0)}
+    assert "ps:1/in" not in summary["links"]
 
 
 def test_the_report_has_a_line_for_each_server_where_any_applied_updates() -> None:

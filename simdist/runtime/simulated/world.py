@@ -155,8 +155,7 @@ class World(CrashesAndRestarts):
         """The bytes that the links have carried (of messages that have arrived), and the number of scans that the ledger has compiled."""
         # Not `links.bytes_carried`: to work out what is on its way would round, and looking must change nothing.
         carried = {(link.name, "link_bytes"): self.links.bytes_arrived(link) for link in self.fabric.links()}
-        sums = {key: num_bytes for key, num_bytes in carried.items() if num_bytes}
-        return {**sums, (self.chief.name, "compilations"): self.ledger.compilations}
+        return {**carried, (self.chief.name, "compilations"): self.ledger.compilations}
 
     def bytes_carried(self) -> dict[str, float]:
         """The bytes that each link has carried up to now, those of messages on their way too. Looking changes nothing."""
