@@ -17,6 +17,7 @@ from simdist.trace.lane_axis import name_rows, row_inch
 from simdist.trace.staleness import stale_updates
 from simdist.trace.styles import SPAN_STYLES
 from simdist.trace.summary import utilisation_by_task
+from simdist.trace.time_axis import round_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,7 @@ MOST_QUEUES = 8  # that a legend names
 CHART = "A chart of a trace"
 WIDTH_INCH, HEIGHT_INCH = 7.0, 3.2
 FRAME_INCH, LOWEST_INCH = 0.7, 0.1  # of the height: for what stands below the rows; at least for the rows
+MOST_LABELS, MOST_BARS = 20, 600  # of staleness: below so many values each has a label; more of them are narrower than a pixel
 BAR_WIDTH, LOW_INCH = 0.8, 0.03  # of the room of a bar; in lower rows there is no room between bars
 
 
@@ -53,10 +55,11 @@ def staleness(trace: EventLog, ax: Axes | None = None) -> Figure | SubFigure:
     """
     ax = new_axes(CHART, WIDTH_INCH, HEIGHT_INCH) if ax is None else ax
     values, counts = np.unique(stale_updates(trace).staleness, return_counts=True)
-    ax.add_collection(_bars(values, counts, BAR_WIDTH, SPAN_STYLES["apply"].color, upright=True))
+    greatest = int(values.max(initial=0))
+    ax.add_collection(_bars(values, counts, max(BAR_WIDTH, greatest / MOST_BARS), SPAN_STYLES["apply"].color, upright=True))
     ax.autoscale_view()
     ax.set_ylim(bottom=0)
-    ax.set_xticks(range(int(values.max(initial=0)) + 1) if len(values) < 20 else values[:: len(values) // 10])
+    ax.set_xticks(range(0, greatest + 1, 1 if greatest < MOST_LABELS else int(round_step(greatest / 10))))
     _frame(ax, "staleness (updates between read and apply)", "updates", grid="y")
     return ax.figure
 

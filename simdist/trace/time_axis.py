@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["TimeAxis", "set_time_ticks", "time_axis"]
+__all__ = ["TimeAxis", "round_step", "set_time_ticks", "time_axis"]
 
 GAP_PX = 96  # between two ticks, at least
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -45,7 +45,7 @@ def time_axis(start_s: float, end_s: float, width_px: float) -> TimeAxis:
         >>> time_axis(0.0, 0.5, 600.0).labels
         ['0 ms', '100 ms', '200 ms', '300 ms', '400 ms', '500 ms']
     """
-    step_s = _round_step((end_s - start_s) / max(width_px, 1.0) * GAP_PX)
+    step_s = round_step((end_s - start_s) / max(width_px, 1.0) * GAP_PX)
     size_s = max(abs(start_s), abs(end_s))
     unit_s, name, digits = _unit(size_s, step_s)
     group_s = unit_s * 1000
@@ -66,10 +66,15 @@ def set_time_ticks(ax: Axes, width_px: float) -> None:
     ax.set_xlabel(f"virtual time, from {axis.base}" if axis.base else "virtual time")
 
 
-def _round_step(least_s: float) -> float:
-    """The next 1, 2 or 5 times a power of ten that is at least this."""
-    exponent = floor(log10(least_s) + 1e-12)
-    mantissa = least_s / 10.0**exponent
+def round_step(least: float) -> float:
+    """The next 1, 2 or 5 times a power of ten that is at least this.
+
+    Example:
+        >>> round_step(0.03), round_step(7)
+        (0.05, 10.0)
+    """
+    exponent = floor(log10(least) + 1e-12)
+    mantissa = least / 10.0**exponent
     digit = next((candidate for candidate in (1, 2, 5, 10) if mantissa <= candidate * (1 + 1e-9)), 10)
     if digit == 10:
         digit, exponent = 1, exponent + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -115,13 +115,16 @@ def test_of_many_queues_the_longest_are_named_and_the_others_are_one_artist(queu
     assert ax.get_ylim()[1] >= queues - 1
 
 
-def test_many_values_of_staleness_keep_their_labels_apart() -> None:
+@pytest.mark.parametrize("values", [[0, 1, 19], range(100), [0, 1, 3000]], ids=str)
+def test_values_of_staleness_keep_their_labels_apart_and_each_can_be_seen(values: Sequence[int]) -> None:
     trace = Trace()
-    for version in range(100):
-        trace.span("ps:0", "apply", "sgd", version, version + 1.0, version=version + 1, read_version=0)
+    for value in values:
+        trace.span("ps:0", "apply", "sgd", value, value + 1.0, version=value + 1, read_version=0)
     figure = trace.staleness()
-    assert len(bars(figure)) == 100
-    assert len(figure.axes[0].get_xticks()) <= 10
+    ticks = figure.axes[0].get_xticks()
+    assert len(bars(figure)) == len(values)
+    assert len(ticks) <= 20 and len(set(np.diff(ticks))) == 1
+    assert all(right - left >= values[-1] / 700 for left, _, right, _ in bars(figure)), "a pixel at least"
 
 
 @pytest.mark.parametrize("chart", CHARTS)
