@@ -88,6 +88,24 @@ def test_a_long_way_ends_like_a_short_one_and_its_log_does_it_again(lab: Lab, wa
     assert session.digest() == lab.session.digest() == again.digest()
 
 
+@pytest.mark.parametrize("at_once_s", [0.0, 60.0])
+def test_a_seek_beyond_the_end_comes_to_the_end_and_its_log_does_it_again(at_once_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_widget, "AT_ONCE_S", at_once_s)
+    naps = Lab(lambda cluster: [sd.sleep(0.001, cluster) for _ in range(3)], sd.Cluster({"worker": 1}))
+    messages = listen(naps, monkeypatch)
+
+    async def story() -> None:
+        click(naps, 1, "seek", t_s=1.0)
+        await until_it_stands(naps)
+
+    asyncio.run(story())
+    assert [(message.get("at_s"), message.get("error")) for message in messages if message["kind"] == "reply"] == [(naps.session.now, None)]
+    session = sd.Session(naps.session.program, sd.Cluster({"worker": 1}))
+    for line in naps._branches.log:
+        exec(line, {"session": session})
+    assert session.moment() == naps.session.moment() and session.state == naps.session.state == "finished"
+
+
 @pytest.mark.usefixtures("all_ways_are_long")
 def test_pause_stops_on_the_way(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:

@@ -260,7 +260,8 @@ class SessionWidget(BaseWidget):
         if session.state != "paused":
             return False
         self._advance_a_frame(target_s, math.inf, AT_ONCE_S)
-        if not self._goes_on(target_s):
+        is_past_the_end = verb != "advance" and session.state != "paused"  # as far as there is a way, and nothing is left to carry out
+        if not self._goes_on(target_s) and not is_past_the_end:
             if session.begun_again == self._branches.present.noted[0]:
                 self._branches.present.note()
             return False
