@@ -88,6 +88,25 @@ def test_a_long_way_ends_like_a_short_one_and_its_log_does_it_again(lab: Lab, wa
     assert session.digest() == lab.session.digest() == again.digest()
 
 
+@pytest.mark.usefixtures("all_ways_are_long")
+def test_log_of_a_way_back_that_a_click_has_stopped_stops_between_the_same_events(lab: Lab) -> None:
+    async def story() -> None:
+        lab.session.advance(until=0.0005)
+        click(lab, 0, "seek", t_s=0.0004)
+        for _ in range(2):  # an event each
+            await asyncio.sleep(0.0)
+        assert not lab.session.is_settled
+        click(lab, 1, "inject", fault=CRASH)
+        lab.pause()
+        await until_it_stands(lab)
+
+    asyncio.run(story())
+    session = sd.Session(programs.coordinator, sd.Cluster({"worker": 2, "ps": 2}, seed=3))
+    for line in lab._branches.log:
+        exec(line, {"session": session})
+    assert session.commands == lab.session.commands != []
+
+
 @pytest.mark.parametrize("at_once_s", [0.0, 60.0])
 def test_a_seek_beyond_the_end_comes_to_the_end_and_its_log_does_it_again(at_once_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_widget, "AT_ONCE_S", at_once_s)

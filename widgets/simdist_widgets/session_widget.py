@@ -257,13 +257,13 @@ class SessionWidget(BaseWidget):
             if verb == "advance" or session.rewind_seconds(target_s) < AT_ONCE_S:
                 return False
             session.rewind(0.0)
+            self._branches.note_progress()  # where a click stops it on the way, its second alone does not say between which events
         if session.state != "paused":
             return False
         self._advance_a_frame(target_s, math.inf, AT_ONCE_S)
         is_past_the_end = verb != "advance" and session.state != "paused"  # as far as there is a way, and nothing is left to carry out
         if not self._goes_on(target_s) and not is_past_the_end:
-            if session.begun_again == self._branches.present.noted[0]:
-                self._branches.present.note()
+            self._branches.present.note()
             return False
         self._playing, self._trouble = object(), ""
         self._player = asyncio.ensure_future(self._arrive(ident, self._playing, target_s))
