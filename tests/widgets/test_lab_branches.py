@@ -49,6 +49,8 @@ def test_log_makes_the_same_branches() -> None:
     found = branches()
     found.fork(0.0006, [])
     found.fork(0.0004, [0])
+    found.present.session.advance(until=0.0005)
+    found.present.session.rewind(0.00045)  # further than what is noted
     found.present.session.advance(events=2)
     found.note_progress()
     found.note_progress()

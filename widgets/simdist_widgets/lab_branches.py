@@ -104,7 +104,8 @@ class Branches:
         """Write down how far the present branch came on without a click: while it played, or in a cell."""
         branch, session = self.present, self.present.session
         (run, before), now = branch.noted, session.moment()
-        if run != session.begun_again:
+        # A run that has begun again and come further is where the one before it would be, too.
+        if run != session.begun_again and (now.events, now.now_s) < (before.events, before.now_s):
             self.log.append(f"{branch.name}.rewind({session.now!r})")
         elif session.state != "closed" and now != before:
             goal = f"until={session.now!r}" if session.is_settled else f"events={now.events - before.events}"
