@@ -57,7 +57,9 @@ def _shared(denominator: Tensor) -> Tensor:
     if tracer.options is not None and tracer.options.local:
         # A replica that takes steps of its own takes its rows for the whole.
         return denominator
-    return tracer.collective("all_reduce", [denominator], label="loss denominator")[0] * (global_batch.part or 0.0)
+    # Where a step does not wait for some replicas, the others stand for them, as they do in the sums of gradients.
+    total = tracer.collective("all_reduce", [denominator], label="loss denominator", averaged=True)[0]
+    return total * (global_batch.part or 0.0)
 
 
 def _apply_mask(sample_weight: Tensor, mask: Tensor, dtype: DTypeLike, reduction: str | None) -> Tensor:

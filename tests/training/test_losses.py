@@ -294,3 +294,17 @@ def with_a_loss_of_ones_own(namespace: Any, kind: str) -> Any:
 @pytest.mark.parametrize("strategy", REPLICAS)
 def test_a_loss_of_ones_own_may_have_denominators_of_the_global_batch(strategy: str, kind: str) -> None:
     require_those_of_keras(lambda namespace: with_a_loss_of_ones_own(namespace, kind), strategy, X, Y)
+
+
+def test_replicas_that_a_step_waits_for_stand_for_the_others_in_denominators() -> None:
+    def fitted(reduction: str) -> list[Any]:
+        cluster = sd.Cluster({"worker": 3})
+        cluster.faults.slow("worker:2", factor=50.0, at=0.0)
+        with sd.MultiWorkerMirroredStrategy(cluster, backup_workers=1).scope():
+            model = keras.Sequential([plain.Input((6,)), plain.layers.Dense(1, kernel_initializer="ones")])
+            model.compile(plain.optimizers.SGD(0.01), plain.losses.MeanSquaredError(reduction=reduction))
+        losses = model.fit(X[:9], Y[:9], sample_weight=np.ones(9), batch_size=9, verbose=0).history["loss"]
+        return [losses, *map(np.asarray, model.get_weights())]
+
+    for found, expected in zip(fitted("mean_with_sample_weight"), fitted("sum_over_batch_size"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
