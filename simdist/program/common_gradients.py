@@ -36,11 +36,11 @@ def require_common_gradients(name: str, programs: Sequence[Program], calls: Sequ
     if len(programs) < 2:
         return
     local = [k for k, array in enumerate(calls[0].arrays) if any(call.arrays[k] is not array for call in calls)]
-    is_one = all(program is programs[0] for program in programs)
-    for program in dict.fromkeys(programs):
-        if not _changed_apart(program, local, () if is_one else program.constants, _of_any_input):
+    different = list(dict.fromkeys(programs))
+    for program in different:
+        if not _changed_apart(program, local, () if len(different) == 1 else program.constants, _of_any_input):
             continue  # as nearly always: to look into the kernels takes longer
-        names = _changed_apart(program, local, () if is_one else _differing_constants(programs), _of_its_inputs)
+        names = _changed_apart(program, local, _constants_of_its_own(program, different), _of_its_inputs)
         if names:
             raise InvalidArgumentError(
                 f"In {name}, the replicas gave different gradients of {', '.join(dict.fromkeys(names))} to apply_gradients(..., "
@@ -87,14 +87,22 @@ def _of_its_inputs(op: Compute, found: set[Register]) -> list[bool]:
     return [bool(label) for label in labels_of_results(op.kernel.closed.jaxpr, [number in found for number in op.inputs])]
 
 
-def _differing_constants(programs: Sequence[Program]) -> list[Register]:
-    """The registers whose constants are not the same in the programs of all replicas."""
-    first, others = programs[0].constants, programs[1:]
+def _constants_of_its_own(program: Program, programs: Sequence[Program]) -> list[Register]:
+    """The registers of a program with constants that not all others have."""
     return [
         number
-        for number, constant in first.items()
-        if any(number not in program.constants or _bytes(program.constants[number]) != _bytes(constant) for program in others)
+        for number, constant in program.constants.items()
+        if not all(_has_constant(other, number, _bytes(constant)) for other in programs if other is not program)
     ]
+
+
+def _has_constant(program: Program, number: Register, wanted: bytes) -> bool:
+    """Whether a program has a constant: in the register of this number, or in any where that is none of its constants.
+
+    A replica without rows has other operations, and so other registers.
+    """
+    known = program.constants
+    return wanted == _bytes(known[number]) if number in known else any(wanted == _bytes(constant) for constant in known.values())
 
 
 def _bytes(constant: ArrayLike) -> bytes:

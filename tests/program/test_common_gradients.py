@@ -68,6 +68,26 @@ def test_sums_that_replicas_have_kept_for_a_later_step_are_taken() -> None:
     assert float(v.numpy()) == -X.sum()
 
 
+def test_a_constant_of_one_replica_is_none_of_another_that_has_other_operations() -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v, a, b = sd.Variable(0.0), sd.Variable(0.0), sd.Variable(0.0)
+        part = sd.Variable(0.0, synchronization=sd.VariableSynchronization.ON_READ, aggregation=sd.VariableAggregation.SUM)
+        optimizer = sd.Optimizer(keras.optimizers.SGD(1.0))
+
+    def replica(x: jax.Array) -> None:
+        is_first = here().replica_id_in_sync_group == 0
+        total = here().all_reduce("sum", v + 1.0 if is_first else v + 1.0 + a + b)
+        optimizer.apply_gradients([(total * 0.5, v)], skip_gradients_aggregation=True)
+        part.assign(x.sum() * total)  # in the kernel that computes the gradient, which so has something of each replica
+        if is_first:
+            a.assign(1.0)  # the constant has the number that the gradient has for the other replica
+
+    (parts,) = strategy.distribute_dataset(sd.Dataset.from_tensor_slices(X).batch(4))
+    strategy.run(sd.function(replica), args=(parts,))
+    assert (float(v.numpy()), float(part.numpy())) == (-1.0, 2 * X.sum())
+
+
 def test_copies_that_differ_may_have_gradients_of_their_own() -> None:
     strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=2)
     with strategy.scope():
