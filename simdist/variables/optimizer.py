@@ -37,7 +37,7 @@ from simdist.variables.keras_objects import (
 from simdist.variables.loss_scaling import all_finite, unscaled, without_scale
 from simdist.variables.optimizer_rule import OptimizerRule
 from simdist.variables.overwriting import is_overwritten, maxima_over_replicas, require_overwritable
-from simdist.variables.row_rule import warn_of_whole_tables
+from simdist.variables.row_rule import warn_of_changed_sums, warn_of_whole_tables
 from simdist.variables.rule_parts import require_counting, require_part
 from simdist.variables.rule_state import is_count
 from simdist.variables.variable import Variable
@@ -55,8 +55,9 @@ class Optimizer(WrappedAttributes):
             only the rows that have a gradient; the slots of others stand still meanwhile, as with Keras on TensorFlow. All rows change
             where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients never
             travel as rows it has no effect, and warns: with one replica (`OneDeviceStrategy`, `MirroredStrategy` with one device), under
-            `CentralStorageStrategy`, and with compression. Default False: the numbers are those of a dense gradient. It makes a
-            difference for rules whose slots decay (momentum, RMSprop, Adam).
+            `CentralStorageStrategy`, with `sync_every` and with compression. So it does where they are clipped or a scale is taken off
+            them, and with rules that bring numbers of several rows together. Default False: the numbers are those of a dense gradient.
+            It makes a difference for rules whose slots decay (momentum, RMSprop, Adam).
 
     Raises:
         InvalidArgumentError: a Keras `MultiOptimizer`.
@@ -149,13 +150,22 @@ class Optimizer(WrappedAttributes):
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
             gradients, has_scale = self._summed(tracer, gradients, variables[:count])
             new_values = maxima_over_replicas(tracer, new_values)
-        if self.lazy_rows and not self._has_warned:
-            self._has_warned = warn_of_whole_tables([variable.name for variable in variables if variable.ref() in tracer.whole_tables])
         if variables:
             rule = self._rule(state_of)
             require_counting(rule, variables)
             rule.is_used_once = self._is_used_once
-            tracer.update(rule, variables, self._clipped(gradients, new_values, variables[0], has_scale))
+            operands = self._clipped(gradients, new_values, variables[0], has_scale)
+            if self.lazy_rows and not self._has_warned:
+                self._has_warned = self._warned(tracer, variables, [*gradients, *new_values], operands)
+            tracer.update(rule, variables, operands)
+
+    def _warned(self, tracer: Tracer, variables: Sequence[Variable], sums: Sequence[jax.Array], operands: Sequence[jax.Array]) -> bool:
+        """Say for which tables `lazy_rows` has no effect; return whether there are any."""
+        whole = [variable.name for variable in variables if variable.ref() in tracer.whole_tables]
+        if whole or not tracer.in_replica or tracer.num_replicas == 1 or policy_of(tracer).reads_rows:
+            return warn_of_whole_tables(whole)
+        changed = [variable for variable, total, operand in zip(variables, sums, operands, strict=True) if total is not operand]
+        return warn_of_changed_sums([variable.name for variable in changed if variable.ref() in tracer.tables])
 
     def _applied_once(self, pairs: Sequence[tuple[ArrayLike | None, AnyVariable]], skip_gradients_aggregation: bool) -> None:
         self._is_used_once = True

@@ -32,6 +32,7 @@ from simdist.variables.row_rule import (
     has_state_of_unknown_tables,
     leaves_rows_alone,
     warn_of_dense_updates,
+    warn_of_rule_of_tables,
 )
 from simdist.variables.rule_state import RuleState
 from simdist.variables.slot_optimizer import (
@@ -71,6 +72,7 @@ class OptimizerRule(UpdateRule):
         self._of_rows: BoundedCache[tuple[tuple[Cell, Aval], ...], SlotOptimizer | None] = BoundedCache(KEPT_FORMS)
         self._leaves_alone: dict[tuple[int, ...], bool] = {}  # whether rows without a gradient stay, by the numbers of the tables
         self._follows_shapes: dict[tuple[int, ...], bool] = {}  # whether it does with some rows something else than with tables
+        self._named: set[tuple[int, ...]] = set()  # tables for which was said that lazy_rows has no effect
 
     def __repr__(self) -> str:
         return f"OptimizerRule({type(self.optimizer).__name__})"
@@ -183,6 +185,9 @@ class OptimizerRule(UpdateRule):
             known = numbers_of(self.optimizer, self.state.slot_optimizers[owner], of_tables)
             self._follows_shapes[key] = numbers_of(self.optimizer, slot_optimizer, of_rows) != known
         if self._follows_shapes[key] or not is_elementwise(self.optimizer, slot_optimizer, of_rows, tables):
+            if self.lazy_rows and key not in self._named:
+                self._named.add(key)
+                warn_of_rule_of_tables(type(self.optimizer).__name__, changed)
             return None
         if not self.lazy_rows and key not in self._leaves_alone:
             # Of no rows everything could be said.

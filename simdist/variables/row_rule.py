@@ -36,7 +36,9 @@ __all__ = [
     "counting_kernel",
     "has_state_of_unknown_tables",
     "leaves_rows_alone",
+    "warn_of_changed_sums",
     "warn_of_dense_updates",
+    "warn_of_rule_of_tables",
     "warn_of_whole_tables",
 ]
 
@@ -229,12 +231,34 @@ def warn_of_whole_tables(names: Sequence[str]) -> bool:
     if names:
         warnings.warn(
             f"lazy_rows=True has no effect on {', '.join(names)} here: gradients do not travel as rows with one replica, under "
-            "CentralStorageStrategy and with compression, so each update changes all rows, as without lazy_rows. Leave it out, or train "
-            "with several replicas or parameter servers.",
+            "CentralStorageStrategy, with sync_every and with compression, so each update changes all rows, as without lazy_rows. Leave it "
+            "out, or train with several replicas or parameter servers.",
             DenseUpdateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return bool(names)
+
+
+def warn_of_changed_sums(names: Sequence[str]) -> bool:
+    """Say for which tables lazy_rows=True has no effect, as sums of gradients of rows become those of tables, and whether there are any."""
+    if names:
+        warnings.warn(
+            f"lazy_rows=True has no effect on {', '.join(names)} here: the optimizer clips the sum of the replicas' gradients, or takes a "
+            "scale off it, which makes it that of the whole table, and all rows change. Leave lazy_rows out, or clipping and scaling.",
+            DenseUpdateWarning,
+            stacklevel=4,
+        )
+    return bool(names)
+
+
+def warn_of_rule_of_tables(name: str, cells: Sequence[Cell]) -> None:
+    """Say that lazy_rows=True has no effect with a rule that brings numbers of several rows together."""
+    warnings.warn(
+        f"lazy_rows=True has no effect on {', '.join([cell.name for cell in cells])}: {name} changes rows by what it knows of others (it "
+        "clips by a norm, for example), so an update changes all rows. Leave lazy_rows out, or take a rule that changes each number alone.",
+        DenseUpdateWarning,
+        stacklevel=2,
+    )
 
 
 def warn_of_dense_updates(name: str, cells: Sequence[Cell]) -> None:

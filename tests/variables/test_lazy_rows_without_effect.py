@@ -22,11 +22,11 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
 }
 
 
-def trained(strategy: Any, looks_up: bool = True) -> np.ndarray:
+def trained(strategy: Any, looks_up: bool = True, **options: Any) -> np.ndarray:
     """A table of ones, after two steps with momentum that look up other rows."""
     with strategy.scope():
         table = sd.Variable(np.ones((1000, 4), np.float32), name="table")
-        optimizer = sd.Optimizer(keras.optimizers.SGD(0.1, momentum=0.9), lazy_rows=True)
+        optimizer = sd.Optimizer(keras.optimizers.SGD(0.1, momentum=0.9, **options), lazy_rows=True)
 
     def replica(ids: Any) -> None:
         rows: Any = (lambda: sd.embedding_lookup(table, ids)) if looks_up else (lambda: table.value)
@@ -34,8 +34,10 @@ def trained(strategy: Any, looks_up: bool = True) -> np.ndarray:
         optimizer.apply_gradients([(gradient, table)])
 
     step = sd.function(lambda ids: strategy.run(replica, args=(ids,)))
-    step(np.array([1, 2]))
-    step(np.array([3, 4]))
+    served = isinstance(strategy, sd.ParameterServerStrategy)
+    coordinator = sd.ClusterCoordinator(strategy) if served else None
+    for ids in (np.array([1, 2]), np.array([3, 4])):
+        step(ids) if coordinator is None else coordinator.schedule(step, args=(ids,)).fetch()
     return table.numpy()
 
 
@@ -49,6 +51,20 @@ def test_where_rows_do_not_stay_it_says_so_once(name: str) -> None:
     assert stays == (name == "mirrored, two devices")
     said = [warning for warning in found if warning.category is DenseUpdateWarning]
     assert [str(warning.message).startswith("lazy_rows=True has no effect on table") for warning in said] == [True] * (not stays)
+
+
+@pytest.mark.parametrize("kind", ["mirrored", "parameter servers"])
+@pytest.mark.parametrize("options", [{}, {"global_clipnorm": 100.0}], ids=["plain", "clipped"])
+def test_where_sums_of_rows_are_clipped_it_says_so_once(kind: str, options: dict[str, Any]) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    strategy = sd.MirroredStrategy(2) if kind == "mirrored" else sd.ParameterServerStrategy(cluster, mode="sync")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        table = trained(strategy, **options)
+    stays = bool(np.isclose(table[1, 0], 1.0 - 0.1 * strategy.num_replicas_in_sync))
+    said = [str(warning.message) for warning in found if warning.category is DenseUpdateWarning]
+    assert stays == (not options)
+    assert ["no effect on table" in message and "clips" in message for message in said] == [True] * len(options)
 
 
 def test_without_lookups_there_is_nothing_to_say() -> None:
