@@ -171,6 +171,12 @@ class WithBackups(OverAnother):
                 "backup_workers gives up gradients of the slowest in each step, and with sync_every no gradients are exchanged: an average "
                 "of variables needs those of all replicas. Leave one of them out."
             )
+        compression = strategy.options.compression
+        if compression is not None and compression.collective == "all_gather":
+            raise InvalidArgumentError(
+                f"backup_workers gives up gradients of the slowest in each step, and messages of {type(compression).__name__} are gathered "
+                "from all replicas, as they cannot be added up. Use compression=Fp16() or PowerSGD(), or leave one of them out."
+            )
         if strategy.launched:
             raise InvalidArgumentError(
                 "backup_workers needs one program that drives all workers, which can give up what the slowest are computing. Make the "

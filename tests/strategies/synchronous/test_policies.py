@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import simdist as sd
+from simdist.collectives.compression import TopK
 from simdist.hardware import Device, Exponential, Network
 from simdist.program.operations import Program
 from simdist.strategies.communication import CommunicationOptions
@@ -197,6 +198,7 @@ def two_replicas(policy: StepPolicy | None = None, options: CommunicationOptions
     [
         (lambda: WithBackups(2), None, "backup_workers=2 must be 0 or more, and fewer than the 2 replicas"),
         (lambda: WithBackups(1, LocalSteps(2)), None, "with sync_every no gradients"),
+        (lambda: WithBackups(1), CommunicationOptions(compression=TopK()), "messages of TopK are gathered from all replicas"),
         (lambda: Elastic(LocalSteps(2)), None, "on_failure='continue' needs one program that drives all workers, and sync_every=1"),
         (lambda: Elastic(WithBackups(2)), None, "some have to be waited for"),
         (lambda: LocalSteps(3), CommunicationOptions(num_packs=2), "num_packs of communication_options .* sync_every=3"),
