@@ -1,7 +1,7 @@
 """Keras 3 on JAX, with models that know strategies.
 
-``from simdist import keras`` gives everything that Keras has; `Model` and `Sequential` are ours, also in `models`, and some of
-`callbacks` (`simdist.training.callbacks`).
+``from simdist import keras`` gives everything that Keras has; `Model` and `Sequential` are ours, also in `models`, the `Distiller` of
+`distillation`, and some of `callbacks` (`simdist.training.callbacks`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ lookups.install()
 plain_models.install()
 
 from simdist.training import callbacks as _own_callbacks  # noqa: E402
-from simdist.training.model import Model, Sequential  # noqa: E402
+from simdist.training.model import Distiller, Model, Sequential  # noqa: E402
 
-__all__ = ["Model", "Sequential", "callbacks", "models"]
+__all__ = ["Model", "Sequential", "callbacks", "distillation", "models"]
 
 
 class _Overlay(ModuleType):
@@ -61,6 +61,9 @@ class _Overlay(ModuleType):
 
 models = _Overlay(_keras.models, Model=Model, Sequential=Sequential)
 """`keras.models`, with our classes; what loads, makes or clones a model gives ours by itself."""
+
+distillation = _Overlay(_keras.distillation, Distiller=Distiller)
+"""`keras.distillation`, with our class."""
 
 callbacks = _Overlay(
     _keras.callbacks,

@@ -34,7 +34,7 @@ from simdist.training.single_batch import train_on_batch
 from simdist.training.sources.plain_keras import readable_by_keras
 from simdist.training.step import prepare_optimizer
 
-__all__ = ["Functional", "Model", "Sequential"]
+__all__ = ["Distiller", "Functional", "Model", "Sequential"]
 
 FILES_OF_MODELS = (".keras", ".h5", ".hdf5")  # Keras refuses all others, and should name the path that it was given
 
@@ -351,6 +351,10 @@ class Sequential(_Distributed, keras.Sequential):
             raise
 
 
+class Distiller(keras.distillation.Distiller, Model):  # pyright: ignore[reportIncompatibleMethodOverride] # Keras' own two differ
+    """`keras.distillation.Distiller` that knows strategies."""
+
+
 def _in_scope(model: NewModel) -> NewModel:
     """A new model, which belongs to the strategy in scope."""
     object.__setattr__(model, "simdist_state", TrainingState(get_strategy() if has_strategy() else None))
@@ -365,4 +369,4 @@ def _make_functional(cls: type) -> None:
     cls.__bases__ = tuple(Functional if base is Model else base for base in cls.__bases__)
 
 
-saving.install(Model, Sequential, Functional)
+saving.install(Model, Sequential, Functional, Distiller)

@@ -47,13 +47,14 @@ def _copied(config: object) -> object:
     return set(cast("set[object]", config)) if isinstance(config, tracking.TrackedSet) else copy.deepcopy(config)
 
 
-def install(model: type, of_layers: type, of_graph: type) -> None:
+def install(model: type, of_layers: type, of_graph: type, of_two: type) -> None:
     """Let Keras write our classes under the names of its own, and find ours under them. Done once.
 
     Args:
-        model, of_layers, of_graph: our classes `Model`, `Sequential` and `Functional`.
+        model, of_layers, of_graph, of_two: our classes `Model`, `Sequential`, `Functional` and `Distiller`.
     """
     names = {"keras.Model": model, "keras.Sequential": of_layers, "keras.src.models.functional.Functional": of_graph}
+    names["keras.distillation.Distiller"] = of_two
     for name, own in names.items():
         api_export.REGISTERED_OBJS_TO_NAMES[own] = name
         api_export.REGISTERED_NAMES_TO_OBJS[name] = own

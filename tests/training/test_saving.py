@@ -154,6 +154,12 @@ def test_models_in_the_namespace_of_keras_know_strategies() -> None:
     assert keras.models.load_model is plain.models.load_model
     with sd.OneDeviceStrategy().scope() as strategy:
         assert keras.models.Sequential([keras.layers.Dense(1)]).simdist_strategy is strategy
+        parts = (keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]) for _ in range(2))
+        distiller = keras.distillation.Distiller(*parts, distillation_losses=keras.distillation.LogitsDistillation(loss="mse"))
+        of_config = plain.saving.deserialize_keras_object(plain.saving.serialize_keras_object(distiller))
+        for model in (distiller, of_config):
+            assert isinstance(model, keras.distillation.Distiller)
+            assert model.simdist_strategy is strategy
 
 
 def test_a_class_that_is_functional_leaves_other_classes_of_models_alone() -> None:

@@ -52,6 +52,14 @@ def distilled(k: Any) -> Any:
     return model
 
 
+def distiller_of_keras(k: Any) -> Any:
+    """As Keras has it; its class says nothing of a ``train_step``, and computes the loss."""
+    teacher, student = (k.Sequential([k.Input((4,)), k.layers.Dense(5, "relu"), k.layers.Dense(1)]) for _ in range(2))
+    model = k.distillation.Distiller(teacher, student, distillation_losses=k.distillation.LogitsDistillation(loss="mse"))
+    model.compile(k.optimizers.Adam(0.02), "mse")
+    return model
+
+
 def head_alone(k: Any) -> Any:
     """An optimizer for a subset of the variables."""
 
@@ -110,6 +118,7 @@ def mixed_precision(k: Any) -> Any:
 STEPS = {
     "logs of its own": with_logs_of_its_own,
     "distillation": distilled,
+    "distiller of Keras": distiller_of_keras,
     "head alone": head_alone,
     "gradients of None": without_some_gradients,
     "scaled loss": mixed_precision,
