@@ -352,7 +352,10 @@ class Sequential(_Distributed, keras.Sequential):
 
 
 class Distiller(keras.distillation.Distiller, Model):  # pyright: ignore[reportIncompatibleMethodOverride] # Keras' own two differ
-    """`keras.distillation.Distiller` that knows strategies."""
+    """`keras.distillation.Distiller` that knows strategies.
+
+    What it tracks beside `loss` is the mean over the replicas, each of which counts the same, whatever rows it has.
+    """
 
 
 def _in_scope(model: NewModel) -> NewModel:
