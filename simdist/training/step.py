@@ -121,7 +121,10 @@ def _refuse_other_variables(model: StrategyModel, known: list[int]) -> None:
     present = {id(variable): variable.path for variable in model.trainable_variables}
     frozen = [variable.path for variable in model.weights if id(variable) in known and id(variable) not in present]
     added = [path for number, path in present.items() if number not in known]
-    names = "; ".join(f"{what}: {', '.join(paths[:3])}" for what, paths in (("no longer", frozen), ("now also", added)) if paths)
+    gone = len(known) - len(set(known) & present.keys()) - len(frozen)  # with their layers
+    removed = [f"{gone} that it has no more"] if gone else []
+    changes = (("no longer", frozen), ("now also", added), ("without", removed))
+    names = "; ".join(f"{what}: {', '.join(paths[:3])}" for what, paths in changes if paths) or "in another order"
     raise InvalidArgumentError(
         f"{model.name} has other trainable variables than when it was compiled ({names}), and its optimizer was built for those. Compile "
         "it again, with a new optimizer."

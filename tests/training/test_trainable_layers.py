@@ -60,6 +60,10 @@ def test_a_layer_that_is_frozen_after_training_asks_for_another_compile(make: Ca
     model.get_layer("one").trainable = True
     with pytest.raises(InvalidArgumentError, match=r"now also: sequential.*/one/kernel"):
         model.fit(X, Y, verbose=0)
+    model.pop()
+    model.get_layer("one").trainable = False
+    with pytest.raises(InvalidArgumentError, match=r"\(without: 2 that it has no more\)"):
+        model.fit(X, Y, verbose=0)
 
 
 def test_a_layer_that_is_frozen_between_epochs_is_refused_before_the_next_one() -> None:
