@@ -90,13 +90,13 @@ class ReplicaSteps:
     is_quiet = True  # a step is over before the next one begins
 
     def position(self) -> Position:
-        """Where the input stands."""
-        return self.iterator.state_dict()
+        """Where the input stands, and whether the first epoch has begun: a backup of the beginning was saved before it."""
+        return {**self.iterator.state_dict(), "begun": not self.is_first}
 
     def go_to(self, position: Position) -> None:
         """Let the input go to a position; the epoch before was read up to there."""
         self.iterator.load_state_dict(position)
-        self.is_first = False
+        self.is_first = not position.get("begun", True)  # older backups do not say it
 
     def epoch(self, steps: int | None, hooks: Hooks, done: int = 0) -> None:
         """Run the steps of an epoch, of which some are done; None: to the end of the data."""

@@ -13,7 +13,7 @@ import pytest
 import simdist as sd
 from sampling import sampled
 from simdist import keras
-from tests.training.test_backup_and_restore import BATCH, Interrupted, Outcome, Watch, X, Y, shuffled_once
+from tests.training.test_backup_and_restore import BATCH, BATCHES, Interrupted, Outcome, Rows, Watch, X, Y, shuffled_once
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
 
@@ -84,6 +84,31 @@ def test_mains_of_a_new_cluster_go_on() -> None:
     assert launched(directory, ("batch begin", 7)).ends == [None, None]
     found = launched(directory)
     assert found.ends == undisturbed().ends and found.calls == [calls[6:] for calls in undisturbed().calls]
+
+
+def test_the_backup_of_the_beginning_begins_a_py_dataset_with_the_order_of_its_first_epoch() -> None:
+    """The batch with which the model is built is of an order before it."""
+
+    def end(has_failed: bool) -> Any:
+        directory, left = mkdtemp(), [1] if has_failed else []
+
+        def fail(batch: int, logs: Any) -> None:
+            if left and left.pop():
+                raise sd.errors.UnavailableError("a disk was lost")
+
+        def main() -> Any:
+            with sd.OneDeviceStrategy().scope():
+                model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, kernel_initializer="ones")])
+                model.compile("sgd", "mse")
+            callbacks = [keras.callbacks.BackupAndRestore(directory), keras.callbacks.LambdaCallback(on_train_batch_end=fail)]
+            return model.fit(Rows(), steps_per_epoch=BATCHES - 2, verbose=0, callbacks=callbacks).history, model.get_weights()[0].tolist()
+
+        run = sd.Cluster({"worker": 1}).launch(main, restart="always")
+        run.join()
+        assert run.restarts == {"worker:0": int(has_failed)}
+        return run.results
+
+    assert end(True) == end(False)
 
 
 class Unheard(keras.callbacks.RemoteMonitor):
