@@ -63,6 +63,8 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
                 stacklevel=2,
             )
             return False
+        if self.save_best_only and self.monitor_op is None:
+            self._set_monitor_op()  # Keras does so at the end of an epoch, and compares before it where a number of batches is over
         return bool(super()._should_save_model(epoch, batch, logs, filepath))
 
     def _save_model(self, epoch: int, batch: int | None, logs: Logs | None) -> None:

@@ -85,6 +85,16 @@ def test_only_better_epochs_are_saved_and_the_first_threshold_counts(tmp_path: P
     assert saved(mode="min", initial_value_threshold=2.5) == ["3.keras"]
 
 
+def test_the_best_of_numbers_of_batches_is_compared_in_the_first_epoch_too(tmp_path: Path) -> None:
+    losses: list[float] = []
+    note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: losses.append(logs["loss"]))
+    path = str(tmp_path / "{batch}.weights.h5")
+    kept = keras.callbacks.ModelCheckpoint(path, "loss", save_best_only=True, save_weights_only=True, save_freq=1)
+    under(sd.OneDeviceStrategy()).fit(X, Y, callbacks=[note, kept], **{**OPTIONS, "epochs": 1})
+    assert names(tmp_path) == [f"{n + 1}.weights.h5" for n in range(3) if losses[n] < min(losses[:n], default=np.inf)]
+    assert kept.best == min(losses)
+
+
 def test_an_epoch_without_validation_is_not_saved_as_the_best(tmp_path: Path) -> None:
     kept = keras.callbacks.ModelCheckpoint(str(tmp_path / "{epoch}.keras"), save_best_only=True)
     with pytest.warns(UserWarning, match=r"no value of 'val_loss' \(there are: loss, mae\), so epoch [13] is"):
