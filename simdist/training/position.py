@@ -134,9 +134,9 @@ class TrainingPosition:
             self.steps.go_to(position)
         if validation is not None and self.validation is not None:
             self.validation.go_to(validation)  # after the input, which may have a shuffle in common with it
-        if self.model is not None:
-            self.model.stop_training = stopped and bool(batch)
         self.is_over = stopped and not batch and epoch > self.epoch
+        if self.model is not None:
+            self.model.stop_training = stopped and (bool(batch) or self.is_over)
         self.epoch, self.batch, self._counts = epoch, batch, counts
 
     def begin(self) -> None:

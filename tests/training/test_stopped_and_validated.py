@@ -69,7 +69,7 @@ def fitted(directory: Path, strategy: str, callbacks: list[Any], save_freq: Any 
         model.compile(keras.optimizers.SGD(0.1), "mse")
     given = [keras.callbacks.BackupAndRestore(str(directory), save_freq), *callbacks]
     history = model.fit(X, Y, batch_size=4, epochs=6, verbose=0, callbacks=given, **options)
-    return history.history, [w.tolist() for w in model.get_weights()], int(model.optimizer.iterations)
+    return history.history, [w.tolist() for w in model.get_weights()], int(model.optimizer.iterations), model.stop_training
 
 
 @pytest.mark.parametrize("strategy", ["mirrored", "server"])
