@@ -3,6 +3,9 @@
 With a time-out of its own, or of its strategy, it gives up when that is over and a replica has not arrived. Where a task or its bytes may
 be missing without an error, because of a fault of the plan, it waits that long as well, or `COLLECTIVE_TIMEOUT_S`.
 
+Where a fault is why, the error is a `TimedOutError`, after which a launched main starts again with ``restart="always"``; else it is a
+`DeadlineExceededError`, which another attempt would not mend.
+
 Taught in lesson 03a.
 """
 
@@ -34,6 +37,7 @@ class Awaited(Protocol):
     transfers: Transfers | None
 
     def missing(self) -> list[str]: ...
+    def down(self) -> list[str]: ...
     def fail(self, error: BaseException, /) -> None: ...
 
 
@@ -59,7 +63,7 @@ class CollectiveTimeouts:
         self._watch: list[Awaited] = []  # what a time-out finds; empty when it is over, so that nothing is kept until then
         if timeout_s is not None:
             self._watch.append(awaited)
-            clock.after(timeout_s, _expired, (self._watch, timeout_s))
+            clock.after(timeout_s, _expired, (self, self._watch, timeout_s))
 
     def expect_silence(self, awaited: Awaited) -> None:
         """A replica or a message may be missing without an error: give up after a time-out; after one more where one is over."""
@@ -78,19 +82,23 @@ class CollectiveTimeouts:
         self._watch.clear()
 
 
-def _expired(watched: tuple[list[Awaited], float]) -> None:
+def _expired(watched: tuple[CollectiveTimeouts, list[Awaited], float]) -> None:
     """The time-out is over; the replicas that have arrived give up, unless all have."""
-    watch, timeout_s = watched
+    timeouts, watch, timeout_s = watched
     for awaited in list(watch):
-        if awaited.ranks:
-            continue
-        missing = awaited.missing()
-        awaited.fail(
-            DeadlineExceededError(
-                f"{awaited.collective} was given up after {timeout_s:g} s: {', '.join(missing)} did not come. Look at what "
-                f"{'it does' if len(missing) == 1 else 'they do'} instead, or raise timeout_seconds."
+        if awaited.ranks or timeouts.gives_up_s:
+            continue  # of who may be silent, and is waited for as long, says `_timed_out`
+        missing, down = awaited.missing(), awaited.down()
+        late = f"{awaited.collective} was given up after {timeout_s:g} s: {', '.join(missing)} did not come"
+        if down:
+            error = TimedOutError(
+                f"{late}, and {', '.join(down)} {'is' if len(down) == 1 else 'are'} down. Launch the mains with restart='always' to start "
+                "again, or raise timeout_seconds above the time that a restart takes."
             )
-        )
+        else:
+            what = "it does" if len(missing) == 1 else "they do"
+            error = DeadlineExceededError(f"{late}. Look at what {what} instead, or raise timeout_seconds.")
+        awaited.fail(error)
 
 
 def _timed_out(watched: tuple[list[Awaited], float | None]) -> None:

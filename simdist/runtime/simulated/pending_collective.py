@@ -128,6 +128,11 @@ class PendingCollective:
         """The replicas that have not arrived."""
         return [self._name(rank) for rank in self.group.active if rank not in self.arrivals]
 
+    def down(self) -> list[str]:
+        """Those of them whose tasks are down."""
+        members, tasks = self.group.members, self.group.world.tasks
+        return [self._name(rank) for rank in self.group.active if rank not in self.arrivals and not tasks[members[rank].task].alive]
+
     def _process_of(self, rank: int) -> tuple[Task, Incarnation]:
         task = self.group.world.tasks[self.group.members[rank].task]
         return task, task.process

@@ -28,6 +28,9 @@ class Waiting:
     def missing(self) -> list[str]:
         return ["worker:1"]
 
+    def down(self) -> list[str]:
+        return []
+
     def fail(self, error: BaseException) -> None:
         self.errors.append(error)
 
@@ -43,6 +46,27 @@ def test_a_replica_that_does_not_come_is_named_when_the_time_out_is_over() -> No
     assert begun.errors == [] and [one.gives_up_s for one in kept] == [0.0, 0.0]
 
 
+def test_a_main_whose_partner_is_down_for_longer_than_the_time_out_starts_again_until_it_is_back() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.crash("worker:1", at=0.5, restart_after=7.0)
+    told: list[str] = []
+
+    def main() -> float:
+        strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(timeout_seconds=2.0))
+        sd.sleep(1.0)
+        try:
+            total = strategy.reduce("sum", strategy.run(lambda: np.float32(1.0)), axis=None)
+        except sd.errors.TimedOutError as error:
+            told.append(str(error))
+            raise
+        return float(total)
+
+    run = cluster.launch(main, restart="always")
+    run.join()
+    assert run.results == {"worker:0": 2.0, "worker:1": 2.0}
+    assert told and all("worker:1 did not come, and worker:1 is down" in text for text in told), told
+
+
 def test_without_a_time_out_it_waits_only_where_a_task_may_be_silent() -> None:
     clock, waiting = Clock(), Waiting()
     timeouts = CollectiveTimeouts(waiting, clock, None)
@@ -52,6 +76,14 @@ def test_without_a_time_out_it_waits_only_where_a_task_may_be_silent() -> None:
     clock.sleep(COLLECTIVE_TIMEOUT_S)
     (error,) = waiting.errors
     assert isinstance(error, sd.errors.TimedOutError) and "after 30 s: worker:1 did not come, and nobody said why" in str(error)
+
+
+def test_where_a_task_may_be_silent_its_own_time_out_ends_it_with_the_error_after_which_mains_start_again() -> None:
+    clock, waiting = Clock(), Waiting()
+    CollectiveTimeouts(waiting, clock, 2.0).expect_silence(waiting)
+    clock.sleep(2.0)
+    (error,) = waiting.errors
+    assert isinstance(error, sd.errors.TimedOutError) and "after 2 s: worker:1 did not come, and nobody said why" in str(error)
 
 
 def test_a_collective_that_is_over_is_not_kept_until_its_time_out() -> None:
