@@ -63,8 +63,10 @@ def loop_with(make: Callable[[sd.Cluster], Any], steps: int = 4) -> Callable[[sd
 
 
 def train(strategy: Any, steps: int) -> list[float]:
+    is_central = isinstance(strategy, sd.CentralStorageStrategy)  # what lies on one device needs a rule for what several replicas assign
+    aggregation = sd.VariableAggregation.ONLY_FIRST_REPLICA if is_central else sd.VariableAggregation.NONE
     with strategy.scope():
-        w = sd.Variable(np.zeros((4, 1), np.float32), name="w")
+        w = sd.Variable(np.zeros((4, 1), np.float32), name="w", aggregation=aggregation)
     batches = iter(strategy.distribute_dataset(ROWS.repeat().batch(12)))
 
     @sd.function

@@ -45,8 +45,8 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             result has the others' values only. Only where one notebook drives all workers. Default 0.
         sync_every: steps that each replica takes on its own before they bring their variables together; default 1, in each step.
             Between two averages the replicas differ: reads from outside of a step, `evaluate` and `predict` take the average, and a step of
-            your own each replica's values. A launched main reads, evaluates and predicts with the average of its own replicas; validation
-            in its `fit` is of the average of all.
+            your own each replica's values. A launched main evaluates and predicts with the average of its own replicas; what it reads
+            is the average of all, and so is what `fit` validates.
         on_failure: "raise", or "continue": when a worker dies, the step is taken again by the others, and a worker that comes back
             joins them. Only where one notebook drives all workers, and steps take their batches from iterators, which can go back. What
             the dead one alone had added to metrics is lost, and the log `simdist` says so. A checkpoint that is being saved when a worker
