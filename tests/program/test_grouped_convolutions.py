@@ -15,6 +15,7 @@ from simdist.program.jaxprs import equations_in
 from simdist.program.kernels import compiler_options
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("options", [{}, {"window_strides": (2, 1)}, {"rhs_dilation": (2, 2), "padding": "VALID"}])
 @pytest.mark.parametrize("groups", [2, 4])
 @pytest.mark.parametrize("layout", LAYOUTS)
