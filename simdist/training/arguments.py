@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import jax
 import keras
@@ -15,6 +16,7 @@ import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.arrays import Tree
+from simdist.strategies.base import Strategy
 from simdist.training.keras_model import AUTO, KerasArgument, StrategyModel, Verbose, strategy_of
 from simdist.variables.handles import adopted
 
@@ -99,6 +101,13 @@ def made_outside(model: StrategyModel, caller: str) -> FailedPreconditionError:
         f"{caller} was called in strategy.scope(), but the model {model.name!r} was made outside of every scope, so it belongs to no "
         "strategy. Make and compile the model inside `with strategy.scope():`; to use it without a strategy, leave the scope first."
     )
+
+
+def strategy_inside(model: StrategyModel) -> Strategy | None:
+    """The strategy to which all variables of a model belong; None where it has others, or none."""
+    variables = [adopted(variable) for variable in model.variables]
+    owners = [None if variable is None else cast("Strategy | None", variable.placement.store.strategy) for variable in variables]
+    return owners[0] if owners and all(owner is owners[0] for owner in owners) else None
 
 
 def require_no_strategy_inside(model: StrategyModel) -> None:

@@ -2,7 +2,7 @@
 
 A model remembers the strategy in whose scope it was made. Its ``fit`` traces one training step and lets the strategy run
 it: on one device, on several, or by a coordinator on workers. A model that was made outside of every scope is an ordinary
-Keras model, which reads our datasets too.
+Keras model, which reads our datasets too; but one of nothing but layers of a strategy belongs to that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from simdist.strategies.base import Strategy
 from simdist.strategies.context import get_strategy, has_strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training import saving
-from simdist.training.arguments import compile_arguments, made_outside, require_compile_options, require_no_strategy_inside, require_numbers
+from simdist.training.arguments import (
+    compile_arguments,
+    made_outside,
+    require_compile_options,
+    require_no_strategy_inside,
+    require_numbers,
+    strategy_inside,
+)
 from simdist.training.evaluation.evaluate import evaluate
 from simdist.training.evaluation.predict import predict
 from simdist.training.fit import fit
@@ -81,6 +88,7 @@ class _Distributed(StrategyModel):
                 servers.
             FailedPreconditionError: run_eagerly=True where numerics="off"; or it is called in a scope, and the model was made outside.
         """
+        self._join()
         strategy = self.simdist_strategy
         if strategy is None and has_strategy():
             raise made_outside(self, "compile")
@@ -305,13 +313,19 @@ class _Distributed(StrategyModel):
         """Whether the model belongs to a strategy.
 
         Raises:
-            FailedPreconditionError: only what it is made of does; or it does not, and this method of it is called in a scope.
+            FailedPreconditionError: only some of what it is made of does; or it does not, and this method of it is called in a scope.
         """
+        self._join()
         if self.simdist_strategy is None:
             require_no_strategy_inside(self)
             if caller and has_strategy():
                 raise made_outside(self, caller)
         return self.simdist_strategy is not None
+
+    def _join(self) -> None:
+        """Belong to the strategy of all layers, where the model was made outside of every scope: to look at those inside, for example."""
+        if self.simdist_strategy is None and not self.compiled:
+            self.simdist_state.strategy = strategy_inside(self)
 
 
 class Model(_Distributed):

@@ -71,3 +71,44 @@ def test_parts_of_a_strategy_are_named(make: Callable[[], dict[str, Any]], what:
     for _ in range(2):
         with pytest.raises(FailedPreconditionError, match=what):
             model.fit(batches(), verbose=0)
+
+
+class Doubled(keras.Model):
+    """Twice what another model gives."""
+
+    def __init__(self, doubled: Any) -> None:
+        super().__init__()
+        self.doubled = doubled
+
+    def call(self, x: Any) -> Any:
+        return 2.0 * self.doubled(x)
+
+
+@pytest.mark.parametrize("strategy", [lambda: sd.MirroredStrategy(devices=2), sd.OneDeviceStrategy])
+def test_of_nothing_but_layers_of_a_strategy_it_belongs_to_that(strategy: Callable[[], Any]) -> None:
+    strategy = strategy()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="inner"), keras.layers.Dense(1)])
+    inner, outer = [np.asarray(layer.kernel) for layer in model.layers]
+    looks = keras.Model(model.inputs, [layer.output for layer in model.layers])
+    for found, expected in zip(looks.predict(X, verbose=0), (X @ inner, X @ inner @ outer), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(Doubled(model).predict(X, verbose=0), 2.0 * X @ inner @ outer, rtol=1e-4, atol=1e-5)
+    trained = keras.Sequential([keras.Input((4,)), model.layers[0]])
+    trained.compile(keras.optimizers.SGD(0.1), "mse")
+    history = trained.fit(X, np.zeros((16, 3)), epochs=2, batch_size=16, verbose=0).history["loss"]
+    assert history[1] < history[0] == pytest.approx(((X @ inner) ** 2).mean(), rel=1e-4)
+    assert all(one.simdist_strategy is strategy for one in (looks, trained))
+
+
+def test_of_layers_of_a_strategy_and_others_it_is_refused() -> None:
+    with sd.OneDeviceStrategy().scope():
+        inside = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="inside")])
+    with sd.OneDeviceStrategy().scope():
+        other = keras.layers.Dense(1)
+        other.build((None, 1))
+    plain = keras.layers.Dense(1)
+    for layer in (other, plain):
+        outside = keras.Sequential([keras.Input((4,)), inside.layers[0], layer])
+        with pytest.raises(FailedPreconditionError, match="Make and compile the model inside the scope"):
+            outside.predict(X, verbose=0)

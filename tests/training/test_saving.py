@@ -183,11 +183,3 @@ def test_a_class_that_is_functional_leaves_other_classes_of_models_alone() -> No
             assert model.simdist_strategy is strategy
             model.fit(X, Y, verbose=0)
     assert not isinstance(Called(), Functional)
-
-
-def test_a_model_made_outside_of_layers_made_inside_says_where_to_make_it() -> None:
-    with sd.OneDeviceStrategy().scope():
-        inside = functional(keras)
-    outside = keras.Model(inside.inputs, inside.layers[1].output)
-    with pytest.raises(sd.errors.FailedPreconditionError, match="Make and compile the model inside the scope"):
-        outside.predict(X, verbose=0)
