@@ -13,6 +13,8 @@ from simdist.hardware import Device, Network
 
 __all__ = ["make_cluster", "outcome", "tally", "timetable"]
 
+LATENCY_S = 0.02  # of each message
+
 
 def make_cluster(workers=3):
     """Make a cluster with two servers, in which a message takes 20 ms and nothing but steps takes long."""
@@ -21,7 +23,7 @@ def make_cluster(workers=3):
         {"worker": workers, "ps": 2},
         seed=7,
         hardware={"worker": Device(launch_overhead=0.0), "ps": quick, "chief": quick},
-        network=Network(bandwidth=1e9, latency=0.02),
+        network=Network(bandwidth=1e9, latency=LATENCY_S),
     )
 
 
@@ -59,14 +61,27 @@ def outcome(plan, closures=36, **options):
 
 
 def timetable(cluster: sd.Cluster, closures: int) -> None:
-    """Print of the first closures: the worker, the begin, the updates on both servers, the end, and when the chief knows of it."""
+    """Print of the first closures: the worker, the begin, the updates on both servers, the end, and when the chief knows of it.
+
+    In rounds no update belongs to one closure, and a reply may be lost with its worker: there is a dash then.
+    """
     spans = cluster.trace.spans
+    retries = list(cluster.trace.instants.where(category="retry"))
     print("closure  worker    begin   on ps:0  on ps:1     end   chief")
     ended = sorted(spans.where(category="closure"), key=lambda span: span.facts["closure"])
     for span in ended[:closures]:
-        mine = [
-            one for one in spans.where(category="apply") if one.facts["worker"] == span.lane and span.start_s < one.start_s < span.end_s
-        ]
-        left_s, right_s = [next(one.end_s for one in mine if one.lane == server) for server in ("ps:0", "ps:1")]
-        times = f"{span.start_s:>7.2f} {left_s:>9.2f} {right_s:>8.2f} {span.end_s:>7.2f} {span.end_s + 0.02:>7.2f}"
-        print(f"{span.facts['closure']:>7}  {span.lane} {times}")
+        number = span.facts["closure"]
+        applied = {
+            one.lane: one.end_s
+            for one in spans.where(category="apply")
+            if one.facts.get("worker") == span.lane and span.start_s < one.start_s < span.end_s
+        }
+        is_lost = any(retry.facts["closure"] == number and retry.time_s > span.end_s for retry in retries)
+        left, right = (in_seconds(applied.get(server)) for server in ("ps:0", "ps:1"))
+        known = in_seconds(None if is_lost else span.end_s + LATENCY_S)
+        print(f"{number:>7}  {span.lane} {span.start_s:>7.2f} {left:>9} {right:>8} {span.end_s:>7.2f} {known:>7}")
+
+
+def in_seconds(moment_s: float | None) -> str:
+    """A moment with two digits, and a dash for one that there is not."""
+    return "-" if moment_s is None else f"{moment_s:.2f}"

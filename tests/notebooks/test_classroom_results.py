@@ -115,3 +115,15 @@ def test_loss_of_the_small_training_is_that_of_all_digits(monkeypatch: pytest.Mo
     scores = bits.images @ learned[0] + learned[1]
     of_labels = scores[np.arange(len(scores)), bits.labels]
     assert loss == pytest.approx(float(np.mean(np.log(np.exp(scores).sum(axis=1)) - of_labels)), rel=1e-5)
+
+
+def test_timetable_has_a_dash_where_a_reply_was_lost_and_where_no_update_is_of_one_closure(capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tally.make_cluster()
+    broken.faults.crash("worker:1", at=1.11, restart_after=1.0)  # its reply of closure 1 is under way
+    tally.tally(broken, closures=2)
+    tally.timetable(broken, 3)
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["chief", "1.12", "-", "2.25"]
+    rounds = tally.make_cluster(workers=1)
+    tally.tally(rounds, closures=1, mode="sync")
+    tally.timetable(rounds, 1)
+    assert capsys.readouterr().out.splitlines()[1].split()[2:] == ["0.02", "-", "-", "1.10", "1.12"]
