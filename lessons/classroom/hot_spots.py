@@ -25,7 +25,7 @@ def make_cluster(workers, servers, numerics="off", network=None):
     )
 
 
-def dense_rounds(cluster, shapes, partitioner=None, **options):
+def dense_rounds(cluster, shapes, partitioner=None, rounds=2, **options):
     """Run two synchronous rounds that read and change a whole model; return the milliseconds of a round, and the strategy."""
     strategy = sd.ParameterServerStrategy(cluster, partitioner, mode="sync", **options)
     with strategy.scope():
@@ -41,10 +41,10 @@ def dense_rounds(cluster, shapes, partitioner=None, **options):
         optimizer.apply_gradients(zip(gradients, model, strict=True))
 
     coordinator = sd.ClusterCoordinator(strategy)
-    for _ in range(2 * len(strategy.workers)):
+    for _ in range(rounds * len(strategy.workers)):
         coordinator.schedule(step)
     coordinator.join()
-    return 1e3 * cluster.now / 2, strategy
+    return 1e3 * cluster.now / rounds, strategy
 
 
 def skewed_steps(batches, rows, shards):

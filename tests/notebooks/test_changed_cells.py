@@ -13,6 +13,8 @@ from classroom import spot
 from classroom.automatic import VARIABLE
 from ipywidgets import Widget
 
+import simdist as sd
+
 FOLDER = Path(__file__).resolve().parents[2] / "lessons"
 Step = int | tuple[int, dict[str, str]]  # the number of a cell; with texts, each replaced by the other
 
@@ -84,9 +86,18 @@ def test_parts_of_a_step_of_lesson_02_add_up_to_it_for_any_number_of_steps() -> 
 
 def test_lesson_03a_names_the_bandwidth_and_the_bytes_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
+    names["WORKERS"] = 7
     run("03a", names, (1, {"BANDWIDTH = 10e9": "BANDWIDTH = 5e9"}), 5, 7, 8, 12, 13, 17, 19)
+    names["network"] = sd.hardware.Network()
     assert names["label"] == "ring = recursive doubling: 440 kB"  # 8.8 x 10 us x 5 GB/s
     assert capsys.readouterr().out.count(" of 5 GB/s") == 5
+    run("03a", names, (8, {"ranks, short = 8, 1e3": "ranks, short = 4, 2e3"}), (13, {'"1 kB": 1e3': '"2 kB": 2e3'}))
+    printed = capsys.readouterr().out
+    assert "gradients that a rank of 4 sends: 1.5\n" in printed and re.search(r"^  4 ranks: .*, 2 kB +0\.06 ms$", printed, re.MULTILINE)
+    assert printed.splitlines()[-5].split() == ["microseconds", "2", "kB", "1", "MB", "100", "MB"]
+    names["all_reduce_s"] = lambda network, size_bytes, name: 0.001
+    run("03a", names, 21, (22, {"IN_A_RACK = 4": "IN_A_RACK = 3"}))
+    assert capsys.readouterr().out.count("ms, 3 racks ") == 5
 
 
 @pytest.mark.slow
@@ -100,6 +111,8 @@ def test_lesson_04_counts_the_steps_that_were_taken(capsys: pytest.CaptureFixtur
     assert "no crash, done before step 30: last loss" in printed
     run("04", names, (18, {'"worker": 3': '"worker": 1'}))
     assert "RING: workers 0 to 0 send 0.0 kB a step; 20 steps take" in capsys.readouterr().out
+    run("04", names, (54, {"workers, rows = 3, 64": "workers, rows = 2, 32", "steps=4": "steps=1"}))
+    assert capsys.readouterr().out.startswith("32 rows each: 2 workers are ")
 
 
 def test_lesson_06_looks_at_all_servers_and_at_the_shards_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,13 +183,33 @@ def test_the_rule_of_lesson_05_is_that_of_other_stragglers(capsys: pytest.Captur
 
 
 def test_one_worker_of_lesson_05_has_no_momentum(capsys: pytest.CaptureFixture[str]) -> None:
-    run("05", {}, 1, 3, (12, {"(4, 8, 16)": "(1,)", "10_000": "500"}), 14)
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["1", "0.0000", "0.0000", "0.4000", "0.4000"]
+    run("05", {}, 1, 3, (12, {"(4, 8, 16)": "(1,)", "10_000": "500"}), (14, {"RATE = 0.4": "RATE = 0.2"}))
+    header, row = capsys.readouterr().out.splitlines()[-2:]
+    assert header.endswith(" 0.2 / M") and row.split() == ["1", "0.0000", "0.0000", "0.2000", "0.2000"]
+
+
+def test_lesson_05_compares_the_bounds_that_it_has_run(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"RARELY_SLOW": None, "WORKERS": 2}
+
+    def train(cluster: object, rate: float, until_s: int, staleness: int = 0, **options: Any) -> list[tuple[float, int, float]]:
+        return [(0.0, 0, 2.3), (until_s, 8, (1.0 + staleness) / rate)]
+
+    run("05", names, 1)
+    names |= {"make_cluster": lambda *given, **options: None, "train": train}
+    run("05", names, 30, (31, {"(0, 1, 4, 16)": "(3, 2)", "UNTIL_S = 90": "UNTIL_S = 60"}), 34)
+    first, *_, second, last = capsys.readouterr().out.splitlines()
+    assert names["best"] == [2] * 6
+    assert second.split() == ["rate", "0.5", "8.00", "6.00", "4.00"] and last == "iterations in 60 s          8       8       4"
+    assert first.startswith("Bound with the lowest loss")
 
 
 def test_lesson_06_names_the_cluster_that_it_has_run(capsys: pytest.CaptureFixture[str]) -> None:
-    run("06", {}, 1, (3, {"8, 1": "4, 3"}))
+    names: dict[str, Any] = {}
+    run("06", names, 1, (3, {"8, 1": "4, 3", "rounds=2": "rounds=3"}))
     assert capsys.readouterr().out.startswith("4 workers, 3 servers: 64.0 ms a round")
+    run("06", names, (15, {"10_000": "5_000"}), (16, {"(num_rows, 16)": "(num_rows, 32)"}))
+    by_hand, in_trace, whole = re.findall(r"by hand (\S+), in the trace (\S+)\nthe whole table: (\S+)", capsys.readouterr().out)[0]
+    assert by_hand == in_trace and whole == "640,000"
 
 
 def test_lesson_09_marks_the_crash_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,6 +322,8 @@ def test_lesson_05_counts_the_gradients_of_the_workers_that_there_are(capsys: py
     names |= {"train": lambda cluster, rate, **options: [(0.0, 0, 2.3), (1.0, 1, 2.1)]}
     run("05", names, 19)
     assert capsys.readouterr().out.endswith("     1               2.1000                   2.1000\n")
+    run("05", names, (19, {"workers, rows = 8, 32": "workers, rows = 4, 16"}))
+    assert "update  4 workers, 16 images each   1 worker, 64 images\n" in capsys.readouterr().out
 
 
 def test_lessons_06_and_07_say_one_worker_and_one_closure(capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,5 +369,11 @@ def test_lesson_03a_compares_the_cluster_with_the_formula_of_as_many_ranks(capsy
 
 
 def test_lesson_08_shows_the_waiting_of_all_workers(capsys: pytest.CaptureFixture[str]) -> None:
-    run("08", {}, 1, 3, (36, {"workers=3": "workers=5", "steps=5": "steps=2"}))
-    assert "\nworker:4 " in capsys.readouterr().out
+    names: dict[str, Any] = {}
+    run("08", names, 1, 3, (36, {"workers=3": "workers=5", "steps = 5": "steps = 2"}))
+    printed = capsys.readouterr().out
+    assert "\nworker:4 " in printed and "ms of 2 steps: " in printed
+    run("08", names, (24, {"take(24)": "take(12)"}), 26, (27, {"many=40": "many=60"}), (38, {"= 6, 3": "= 5, 2", "steps=200": "steps=20"}))
+    printed = capsys.readouterr().out
+    assert "different rows in the first 12\n" in printed and "with prefetch 0, 1 and 2: it is 8, 5, 5 ms." in printed
+    assert "10 rows are decoded in 2 epochs of 5" in printed
