@@ -26,7 +26,7 @@ def make_cluster(workers, servers, numerics="off", network=None):
 
 
 def dense_rounds(cluster, shapes, partitioner=None, rounds=2, **options):
-    """Run two synchronous rounds that read and change a whole model; return the milliseconds of a round, and the strategy."""
+    """Run synchronous rounds that read and change a whole model; return the milliseconds of a round, and the strategy."""
     strategy = sd.ParameterServerStrategy(cluster, partitioner, mode="sync", **options)
     with strategy.scope():
         model = [sd.Variable(np.zeros(shape, np.float32), name=name) for name, shape in shapes.items()]

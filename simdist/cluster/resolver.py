@@ -8,7 +8,7 @@ a given value like any other. What is found outside is looked up anew at each ac
 
 To add a resolver, subclass `ClusterResolver`: write `cluster_spec`, and `found` where the identity comes from outside.
 
-Taught in lesson 00.
+Taught in lesson 04.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ variable is alone.
 Invariants: the variable is read anew at each call and never written, and what is returned has been checked:
 the task is one of the cluster, unless it is an evaluator (which is not part of it) or there is no cluster.
 
-Taught in lesson 00.
+Taught in lesson 04.
 """
 
 from __future__ import annotations

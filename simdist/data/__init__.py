@@ -1,6 +1,6 @@
 """Input pipelines: datasets, and what the engine receives of them. How they are shared among workers is in `simdist.input`.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from simdist.data.batch import Batch

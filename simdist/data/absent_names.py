@@ -2,7 +2,7 @@
 
 Invariant: for ``hasattr``, ``getattr`` with a default, copying and pickling, an absent name is absent: the error is an AttributeError.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What objects hold: attributes in a dict or in slots, entries of containers, members of classes. No code of the user runs.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

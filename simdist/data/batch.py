@@ -5,7 +5,7 @@ thousand workers can be written down, and shipped to one compiled loop, without 
 
 Invariant: `structure`, `signature` and `leaves()` agree, and never change.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariant: chance is a generator of its own, made of the seed; the same choices come in each pass, in every process.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

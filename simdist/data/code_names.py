@@ -2,7 +2,7 @@
 
 Code that stands inside it (lambdas, comprehensions, inner functions) counts as its own.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

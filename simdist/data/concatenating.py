@@ -3,7 +3,7 @@
 A chain of concatenations is one step with many sources. As a step inside of a step for each, a chain of hundreds was deeper than Python can
 call, and copied its rows at every link.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a dataset is made: of arrays, of numbers, of any iterable, of files, or of other datasets side by side.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ possible, and steps work on a thousand of them at a time (see nodes.py and strea
 Invariants: a dataset never changes, except that each pass of a reshuffling shuffle counts as an iteration; equal
 pipelines with equal seeds give equal elements in every process.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ epoch, or another worker of the same process, does not read it again.
 
 Invariant: a file is read at most once, and only if an element of it is asked for.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

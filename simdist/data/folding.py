@@ -2,7 +2,7 @@
 
 Invariant: a state keeps its structure and its dtypes; a function that raises leaves it as it was.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

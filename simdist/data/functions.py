@@ -4,7 +4,7 @@ A pure function of table rows keeps the pipeline a stream of row numbers: a map 
 drops row numbers. An impure one, or one behind a batch or an iterable, is called for each element, in the order and at
 the moment in which elements are asked for.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

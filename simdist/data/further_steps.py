@@ -1,6 +1,6 @@
 """Steps of a `Dataset` that need more than one element: datasets inside of it, windows, groups, states.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariant: an element that does not fit is refused; a number never becomes another one.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Elements with equal keys put together: as soon as a group has its size, a function makes a dataset of it.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Batches of rows stay rows, and unbatching gives the row numbers back.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What may be said of speed and order, where the order is always kept: it changes nothing here, but it has to make sense.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ row numbers forward again and computes no values.
 Invariants: reading ahead and peeking change neither the position nor, for functions with side effects, what is called. Ctrl-C comes
 between two elements; where it is raised in the middle of one, the streams have lost their place, and the iterator says so.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Where all sources have fixed, short orders, the result is one table of its own, and elements stay row numbers; every
 other combination is made element by element. A shuffle without a seed has no fixed order here, as its seed may become another one.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Code of Python and of installed packages is not read. It is either on the list of what depends on its arguments alone, or draws
 (random numbers, clocks, whatever gives another value each time), or nothing is known of it.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ what every computation behind the pipeline would do anyway, with a warning each 
 Invariant: what leaves this file is a numpy array that nobody can change any more. Numbers are computed late, so an
 element must not move under the computation that still has to read it.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

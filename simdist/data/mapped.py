@@ -10,7 +10,7 @@ work are computed one by one.
 Invariants: each row is computed once; a row whose computation raises does so whenever an element visits it, and leaves
 zeros in `columns`, where no element can see them; all rows are computed with the same lookup tables.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

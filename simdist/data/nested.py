@@ -6,7 +6,7 @@ elements of each in turn. What an inner dataset gives stays rows of its table.
 Invariants: the function is called when the first element of its dataset is needed, and for no element that nobody asks for; an inner
 dataset gives the same order in every pass, in every process.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each iterator of a dataset takes the next iteration of its shuffles, counted in this process. A training that goes on in another process
 takes the count along, so that what it reads after each epoch comes in the order in which it would have come.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Invariants:
 - A `free` node can be read ahead without calling user code that could notice.
 - A `fixed` node gives the same rows in the same order, every time.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What `get_next_as_optional` gives: the next element, or the news that there is none, as a value; and `get_next`, which makes it an error.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Options travel with a dataset through all its steps; a later `with_options` wins where both say something.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

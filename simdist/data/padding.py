@@ -1,6 +1,6 @@
 """Batches of elements that differ in shape: each is filled up to the longest of its batch, or to a given shape.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Asking has no effect that can be seen: no shuffle counts an iteration for it, and a one-pass iterator is put
 back as it was. Only a function of the user may be called on first elements, where nothing else knows its shape.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

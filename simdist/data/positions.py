@@ -4,7 +4,7 @@ A position is what `state_dict` of an iterator tells. It is three facts: how man
 iteration each shuffle began, and with which seed. Elements that could not be made count, and are named. Shuffles before a cache have a seed
 alone. An iterator over several pipelines has the facts of each.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A predicate that calls lookup tables is first tried on whole columns (row_blocks
 
 Invariants: each row is asked once; a row on which the function raises does so when its turn comes.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ called at every visit. So is one that changes what it reaches (counts, remembers
 Few rows do not show what happens seldom. So the code is looked at, too: a function that reaches a random generator, a clock, an
 iterator or an open file (reach.py) counts as one that is not pure. What remains is a guess; `pure=False` is the cure.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A call that only finds out what a function does, or what an element looks like, must leave nothing behind.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

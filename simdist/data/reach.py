@@ -6,7 +6,7 @@ of which nothing is known, more than a few thousand objects), there is no key.
 
 Attributes count where some code that is reached has their name. So the walk is repeated until it finds no new name.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

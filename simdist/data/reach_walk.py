@@ -1,6 +1,6 @@
 """One walk through what a function reaches, which gives each object a token: equal tokens, equal objects.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

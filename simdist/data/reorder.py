@@ -2,7 +2,7 @@
 
 Their elements are elements of their source, so all of them work on arrays of row numbers, or of batches, alike.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

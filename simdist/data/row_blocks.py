@@ -10,7 +10,7 @@ Invariants:
 - Only operations are allowed whose bits do not depend on how many numbers they are applied to. Sums and exponentials are not.
 - A result is used only where it equals what the function returns on the probed rows, to the last bit.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

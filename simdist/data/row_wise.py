@@ -5,7 +5,7 @@ else with the values but pick, compare and add them, it can be called once with 
 
 A record notes which of these functions ran, and in which state: a mapped table whose rows came from two vocabularies would be wrong.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

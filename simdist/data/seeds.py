@@ -6,7 +6,7 @@ pipeline gives the same order in every process, and epoch 7 can be rebuilt witho
 A ``shuffle(seed=None)`` draws its seed from the stream of the task that makes it. In a notebook the seed is 0, so that it is
 deterministic too; so it is where launched mains read parts of one dataset, which needs one order.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What they keep stays rows of its table.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

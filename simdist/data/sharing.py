@@ -6,7 +6,7 @@ thousand workers compute a mapped table once.
 Invariants: all copies of one map step have one table over one source. Another step's table is used again only where its rows were
 computed while all that the function reaches was as it is now.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

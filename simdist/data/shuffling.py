@@ -7,7 +7,7 @@ what is left comes out in the order of a permutation; a buffer that holds everyt
 Invariant: the order depends on the seed, the iteration and the inputs, never on how many elements are asked for at a
 time.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A table streams row numbers and costs nothing to run again. An iterable (a gener
 a list) is read one element at a time, exactly as far as elements are asked for, and its arrays are copied: the
 iterable may write to its buffers again before a late computation reads them.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ is read exactly as far as tf.data would read it.
 
 Two rules for this file: no user code is called here, and nothing is random (that is in shuffling.py).
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ table is known by the digest of its contents.
 Invariants: columns never change; two tables with equal contents and structure, made by `Table.from_leaves`, are the
 same object as long as one of them is alive.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tokens of values: hashable stand-ins that are equal where the values are, and what a walk that makes them keeps.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

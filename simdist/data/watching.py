@@ -2,7 +2,7 @@
 
 A watch keeps what it compares with, so an object that is compared by identity stays alive, and nothing else can take its place.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Elements that are rows of a table stay row numbers in each window they are in.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ a disk has room again when the last one ends that has taken it.
 
 A disk that is lost is a crash without `keep_disk`, a lost host or a preemption: see process.py.
 
-Taught in lesson 07.
+Taught in lesson 09.
 """
 
 from __future__ import annotations

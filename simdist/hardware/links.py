@@ -1,6 +1,6 @@
 """A connection, as figures: how many bytes per second, and how long the first of them takes.
 
-This is data: the queue of messages that a running cluster has on a link is `simdist.simulation.network.LinkModel`.
+This is data: the queue of messages that a running cluster has on a link is `simdist.simulation.links.Link`.
 """
 
 from __future__ import annotations

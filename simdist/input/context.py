@@ -1,6 +1,6 @@
 """What a `dataset_fn` learns about its pipeline: which one it builds, of how many, for how many replicas; and how input is fetched.
 
-Taught in lesson 01.
+Taught in lesson 08.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lookup tables and the layers that look words up: in numpy, without TensorFlow.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from simdist.lookup.integer_lookup import IntegerLookup

@@ -2,7 +2,7 @@
 
 Indices have l leading axes (rows of a dataset that are looked up together) and then the axes of one sample. `DROPPED` leaves no trace.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ inside a dataset's map, and, where tokens are integers, inside a step.
 
 Invariant: the index of a token depends on the arguments and on the vocabulary, and is the same in every process.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`IntegerLookup`: integers become indices, or indices integers; also inside a step.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Text goes through a dictionary, integers through a binary search among the sorte
 
 Invariant: a position is that of the key in the order of the keys that were given; -1 stands for a key that was not.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

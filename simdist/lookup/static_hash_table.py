@@ -1,6 +1,6 @@
 """`StaticHashTable`: an immutable table from keys to values, as in ``tf.lookup``.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

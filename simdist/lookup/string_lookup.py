@@ -1,6 +1,6 @@
 """`StringLookup`: strings become indices, or indices strings.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`TextVectorization`: texts become the indices of their words.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

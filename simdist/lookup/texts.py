@@ -4,7 +4,7 @@ The letters that are lowered, the punctuation that is removed and the white spac
 function of the user gets a numpy array of strings, of one axis, and gives one of the same length; a function that splits gives a list of
 lists of tokens.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A vocabulary has the most frequent tokens first; of equally frequent ones, the one that sorts last comes first, as in Keras.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

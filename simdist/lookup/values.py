@@ -3,7 +3,7 @@
 Bytes are decoded, and arrays of Python strings become arrays of text. Integers keep 64 bits on the way in, and get the dtype that JAX keeps
 on the way out. An integer may be a value of a traced step; text cannot.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

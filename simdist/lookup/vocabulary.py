@@ -4,7 +4,7 @@
     then num_oov_indices     tokens that are not in the vocabulary (OOV: out of vocabulary)
     then                     the tokens
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Invariant: `state` is another one after each change of the vocabulary; mapped da
 
 What may live in this file: arguments and vocabularies. How tokens are looked up is in `index_lookup.py`.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Lookups inside closures and dataset functions are local, as every worker has all
 copies share their memory; what is kept is which tasks have one. A worker that is down has none, and has one again when it returns. A
 table made outside of a scope, or in a dataset function on a worker, stays where it was made.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The traffic of the variables of parameter servers, shard by shard: which are read and updated most, and how stale their updates are; and
 the rows of tables that are hot.
 
-Taught in lesson 05.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A *span* is work from one moment to another, an *instant* is a single moment (a fault, a retry, a detection), and a
 *counter* is a number that changes (queue length). Records are built when they are read; a log keeps columns
-(columns.py), in which a text is a small integer.
+(`growing.py`), in which a text is a small integer.
 
 A lane is the place where a record is drawn: a task (``worker:1``) or one device of a task (``worker:0/gpu:1``).
 

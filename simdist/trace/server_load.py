@@ -5,7 +5,7 @@ those that its port has carried: where it shares the port with other tasks, they
 
 Invariant: the columns of the log are read once for all servers, so the cost grows with spans, not with servers times spans.
 
-Taught in lesson 05.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A step reads and updates the copy of the worker that runs it, which takes no network. Copies are never combined: the coordinator gets
 all of them by `read_all`. A worker that restarts begins with the initial value again.
 
-Taught in lesson 01.
+Taught in lesson 07.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It is used like any other variable: a read joins the shards, and an update is split among them. `variables` gives the shards, each of
 which is a variable, too: it can be read, assigned and trained by itself, and only its own server is asked.
 
-Taught in lesson 01.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

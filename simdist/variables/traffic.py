@@ -1,6 +1,6 @@
 """The traffic of variables: how often each shard was read and updated by steps, and the bytes that travelled for it.
 
-Taught in lesson 05.
+Taught in lesson 06.
 """
 
 from __future__ import annotations

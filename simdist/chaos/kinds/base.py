@@ -25,7 +25,7 @@ class Ground:
         moments_s: when its spans began and ended.
         roles: the tasks that may be hit, by what they are: "worker", "server", "chief".
         steps: how many steps each task took.
-        looks: how often the workload offered a look at numbers.
+        observations: how often the workload offered to read numbers.
         scales_s: spans of time that matter to recovery: a latency, the run, a back-off.
         disks: the tasks whose disks were used.
     """

@@ -119,7 +119,7 @@ class CollectiveGroup:
             self.failed[pending_collective.number] = error
 
     def break_up(self, error: BaseException, keep_begun: bool = False) -> None:
-        """No collective of these members can succeed any more; with `spare_begun`, those may end to which all have come."""
+        """No collective of these members can succeed any more; with `keep_begun`, those may end at which all have arrived."""
         if self.broken is None:
             self.broken = error
         if not keep_begun:
