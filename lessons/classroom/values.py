@@ -1,13 +1,16 @@
 """What a student gave, as a plain value and in words, whatever it is.
 
 Every function here is safe for every object: for one whose comparison, length or text raises an error, for numbers of a million
-digits, for arrays. `plain` turns the numbers of numpy and JAX into Python's, so that checks compare plain values only.
+digits, for arrays. `plain` turns other numbers (of numpy and JAX, fractions, decimals) into Python's own, so that checks compare
+plain values only.
 """
 
 from __future__ import annotations
 
 import math
 import textwrap
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,8 @@ def plain(answer: Any) -> Plain | None:
     Example:
         >>> plain(np.float32(0.5)), plain(np.array(3)), plain(("ring", 2))
         (0.5, 3, ['ring', 2])
+        >>> plain(Fraction(40, 2)), plain(Decimal("2.5"))
+        (20.0, 2.5)
         >>> plain(np.zeros(3)), plain(None), plain(print)
         (None, None, None)
     """
@@ -42,6 +47,8 @@ def plain(answer: Any) -> Plain | None:
         if isinstance(answer, np.generic) or getattr(answer, "shape", None) == ():
             item = answer.item()
             return item if type(item) in (bool, int, float, str) else None
+        if isinstance(answer, (Fraction, Decimal)):
+            return float(answer)
     except Exception:  # an object that raises when it is asked is none of these
         return None
     return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 from exercise_rows import Rows
 
@@ -23,7 +26,7 @@ ROWS = {
         ],
     ),
     "second_exercise": Rows(
-        right=[15, 15.0, np.int32(15)],
+        right=[15, 15.0, np.int32(15), Fraction(60, 4), Decimal(15)],
         wrong=[
             (14, "an epoch has 5 closures"),
             (1, "an epoch has 60 closures"),
@@ -34,6 +37,7 @@ ROWS = {
             (61, "from 1 to 60"),
             ("fifteen", "without quotes"),
             (60 / 14, "is not a whole number"),
+            (Fraction(60, 14), "is not a whole number"),
         ],
     ),
     "third_exercise": Rows(
