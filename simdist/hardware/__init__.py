@@ -9,9 +9,12 @@ simulates follows from them. All of it is frozen data in base units; nothing her
     topology.py    which links there are between hosts, and which a message crosses
     networks.py    ports, topology, the inside of hosts, exceptions
     wiring.py      which links join the places of a cluster
+    disks.py       what a disk can do
+    memory.py      who holds how many bytes of a device
     presets.py     machines that exist, with the sources of their figures
     calibrate.py   the machine at hand, measured
     figures.py     what a figure has to be
+    plain.py       figures as plain data, and back
 
 Taught in lesson 02.
 """

@@ -356,6 +356,12 @@ def test_lesson_10_names_the_workers_that_it_has(capsys: pytest.CaptureFixture[s
     run("10", names, (3, {"workers = 1": "workers = 2"}), 5, (6, {"(1, 2, 4)": "(3,)"}), 8)
     printed = capsys.readouterr().out
     assert "workers: 2. An epoch takes " in printed and "model.evaluate    worker:" in printed
+    names |= {"quiet": (0.5, names["y_test"]), "tutorials_way": lambda *given, **options: names["quiet"]}
+    run("10", names, (15, {"2.81)": "1.5)"}))
+    assert [line[:29].rstrip() for line in capsys.readouterr().out.splitlines()[-2:]] == [
+        "shards, dies at 1.5 s",
+        "shards, 1.5 s, all options",
+    ]
     run("10", names, 19, (20, {"epochs=6": "epochs=1", "timeout_s=30.0": "timeout_s=1.0"}))
     printed = capsys.readouterr().out
     (gave_up_s,) = re.findall(r"the evaluator gave up at (\S+) s", printed)
