@@ -81,8 +81,8 @@ class TransitionTable(Generic[State, Fact, Decision]):
         if found is None:
             raise ImpossibleFactError(
                 f"{self.name}: the fact '{_words(fact)}' is impossible in the state '{_words(state)}'{f' (of {of})' if of != '' else ''}. "
-                f"Possible there: {', '.join(_words(known) for at, known in self.rows if at is state) or 'nothing'}. This is an error of "
-                "simdist itself; please report it with the program."
+                f"Possible there: {', '.join(_words(known) for at, known in self.rows if at is state) or 'nothing'}. Unless you gave "
+                "it the facts yourself, this is an error of simdist: please report it with the program."
             )
         return found
 

@@ -70,6 +70,10 @@ def test_queue_of_lesson_01_takes_other_facts(capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
     run("01", names, 24)
     assert capsys.readouterr().out.splitlines() == ["reply of worker:0 for 0: ['resolve 0']", "reply of worker:1 for 1: ['resolve 1']"]
+    more = '    ("worker_up", "worker:1"),\n    ("schedule", 2),\n'
+    run("01", names, (21, {'    ("worker_up", "worker:1"),\n': more}), (21, {'("worker_up", "worker:1"),': ""}))
+    revealed, nobody = capsys.readouterr().out.splitlines()[0::4]
+    assert revealed.endswith("worker:1 gets: it is 0.") and nobody == "worker:1 gets no closure."
 
 
 def test_lesson_02_counts_on_more_replicas_than_numbers(capsys: pytest.CaptureFixture[str]) -> None:
