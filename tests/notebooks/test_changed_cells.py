@@ -174,6 +174,11 @@ def test_table_of_lesson_12_counts_from_the_moment_of_the_fault(capsys: pytest.C
     assert "crash, back after 5 ms" in names["made"]
     names["table_of"]({"crash": names["crash"]})
     assert re.search(r"^crash +0\.00005 s ", capsys.readouterr().out, re.MULTILINE)
+    names["table_of"]({"a server": {"kind": "crash", "task": "ps:1"}})
+    assert capsys.readouterr().out.splitlines()[-1].endswith("  failed")
+    of_server = {'"duplicate"': '"crash"', '"source": "worker:1",': '"task": "ps:1",', '"target": "ps:0",': "", '"probability": 0.5,': ""}
+    run("12", names, (26, of_server))
+    assert capsys.readouterr().out.startswith("Session(failed at 0.015")
 
 
 def test_the_rule_of_lesson_05_is_that_of_other_stragglers(capsys: pytest.CaptureFixture[str]) -> None:
