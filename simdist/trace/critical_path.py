@@ -7,10 +7,14 @@ back from cause to cause:
 - a cause that ended while the work went on: what comes after its end is on the path, what came before is not. A worker's
   ``update`` ends when the last server has confirmed, so from the end of that ``apply`` on it is the confirmation;
 - between the end of a cause and the beginning of the work, what the cause's lane began next is on the path if it
-  lasted until then: the message of an ``update`` that was on its way to the server. Otherwise it was a wait.
+  lasted until then: the message of an ``update`` that was on its way to the server. What a device has made, its task
+  sends: where the lane of the device began nothing, that of the task counts. Otherwise it was a wait.
 
 A ``closure`` ends with its last part, so it is on the path only if it has none. A span without duration decides nothing
 and is never on it. A record without a cause ends the walk: what came before it is a wait.
+
+Gradients that travel while their kernel still runs (on the lane of a device's network) are recorded before it, and cannot
+name it. Where nothing else was their cause, the kernels of those who took part were: of the replica that took longest.
 
 Invariants: segments are in order of time and tile [0, end]: each begins where the wait before it ends, and its wait
 begins where the segment before it ends. Equal logs have equal paths.
@@ -29,11 +33,12 @@ import numpy as np
 
 from simdist.trace.by_key import sum_by_key
 from simdist.trace.event_log import EventLog
-from simdist.trace.records import NO_CAUSE, Span
+from simdist.trace.records import NETWORK, NO_CAUSE, Span
 
 __all__ = ["CriticalPath", "Segment", "critical_path"]
 
 CONTAINER = "closure"
+NO_LANE = -1
 
 Part = tuple[int, float, float]  # row, start_s, end_s
 
@@ -146,17 +151,17 @@ class _Walk:
             return parts
         row = int(lasting[::-1][np.argmax(self.end_s[lasting][::-1])])  # of those that end last, the one recorded last
         reached_s = self.ends_s[row]
-        while (cause := self.before[row]) >= 0:
-            ended_s = min(self.ends_s[cause], reached_s)
+        while True:
+            cause = self.before[row]
+            ended_s = min(self.ends_s[cause], reached_s) if cause >= 0 else 0.0
             begin_s = max(self.starts_s[row], ended_s)
             if reached_s > begin_s:
                 parts.append((row, begin_s, reached_s))
-            if ended_s < begin_s:
-                self._fill(parts, cause, ended_s, begin_s)
+            if ended_s < begin_s and not (cause >= 0 and self._fill(parts, cause, ended_s, begin_s)):
+                self._fill_early(parts, row, ended_s)
+            if cause < 0:
+                return parts
             row, reached_s = cause, ended_s
-        if reached_s > self.starts_s[row]:
-            parts.append((row, self.starts_s[row], reached_s))
-        return parts
 
     def _rows_before(self) -> np.ndarray:
         """For each span the row of the last span that it waited for, or -1: int64. Instants on the way stand for what caused them."""
@@ -172,18 +177,60 @@ class _Walk:
             before[row] = row_of[reached] if NO_CAUSE < reached < effect else NO_CAUSE
         return before
 
-    def _fill(self, parts: list[Part], cause: int, from_s: float, until_s: float) -> None:
-        """Between a cause and its effect: what the cause's lane did next, if it lasted until then."""
-        order, lanes, starts_s = self._by_begin
+    def _fill(self, parts: list[Part], cause: int, from_s: float, until_s: float) -> bool:
+        """Between a cause and its effect: what the cause's lane, or that of its task, did next, if it lasted until then."""
+        order, _, starts_s = self._by_begin
         lane = int(self.lane[cause])
-        first, last = np.searchsorted(lanes, lane), np.searchsorted(lanes, lane, side="right")
-        place = first + np.searchsorted(starts_s[first:last], from_s)
-        while place < last and starts_s[place] == from_s:
-            row = int(order[place])
-            if self.ends_s[row] >= until_s:
-                parts.append((row, from_s, until_s))
-                return
-            place += 1
+        while lane != NO_LANE:
+            first, last = self._places_of(lane)
+            place = first + np.searchsorted(starts_s[first:last], from_s)
+            while place < last and starts_s[place] == from_s:
+                row = int(order[place])
+                if self.ends_s[row] >= until_s:
+                    parts.append((row, from_s, until_s))
+                    return True
+                place += 1
+            lane = self._lane_around(lane)
+        return False
+
+    def _fill_early(self, parts: list[Part], row: int, from_s: float) -> None:
+        """Before what travelled early: the kernel that still ran, of the replica that ended it last."""
+        rows, starts_s = self._early
+        begin_s = self.starts_s[row]
+        peers = rows[np.searchsorted(starts_s, begin_s) : np.searchsorted(starts_s, begin_s, side="right")].tolist()
+        if row not in peers:
+            return
+        running = [work for peer in peers if (work := self._running(self._lane_around(int(self.lane[peer])), begin_s)) >= 0]
+        if running:
+            work = max(running, key=self.ends_s.__getitem__)
+            parts.append((work, max(from_s, self.starts_s[work]), begin_s))
+
+    def _running(self, lane: int, moment_s: float) -> int:
+        """The row of what a device computes at a moment; -1: it does not compute."""
+        order, _, starts_s = self._by_begin
+        first, last = self._places_of(lane)
+        place = first + np.searchsorted(starts_s[first:last], moment_s) - 1
+        row = int(order[place]) if place >= first else NO_CAUSE
+        is_computing = row >= 0 and self.ends_s[row] >= moment_s and self.trace.spans.category[row] == self.trace.names.codes.get("compute")
+        return row if is_computing else NO_CAUSE
+
+    def _lane_around(self, lane: int) -> int:
+        """The device of a lane of its network, the task of a device; -1: there is none."""
+        names = self.trace.names
+        return names.codes.get(names.texts[lane].rpartition("/")[0], NO_LANE)
+
+    def _places_of(self, lane: int) -> tuple[int, int]:
+        """Where the rows of a lane are in `_by_begin`."""
+        lanes = self._by_begin[1]
+        return int(np.searchsorted(lanes, lane)), int(np.searchsorted(lanes, lane, side="right"))
+
+    @cached_property
+    def _early(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows on lanes of networks by start: rows, starts in virtual seconds."""
+        codes = [code for code, text in enumerate(self.trace.names.texts) if text.endswith(NETWORK)]
+        rows = np.flatnonzero(np.isin(self.lane, codes))
+        order = rows[np.argsort(self.start_s[rows], kind="stable")]
+        return order, self.start_s[order]
 
     @cached_property
     def _by_begin(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

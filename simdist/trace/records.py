@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-__all__ = ["NO_CAUSE", "NO_FACTS", "Counter", "Facts", "Instant", "Names", "Span", "task_of"]
+__all__ = ["NETWORK", "NO_CAUSE", "NO_FACTS", "Counter", "Facts", "Instant", "Names", "Span", "task_of"]
 
 # What a record carries besides its times, by name: numbers, texts, or what
 # `facts.plain` makes plain. Who records a fact knows its type.
@@ -23,6 +23,9 @@ Facts: TypeAlias = Mapping[str, Any]
 
 NO_FACTS: Facts = {}
 NO_CAUSE = -1
+
+NETWORK = "/network"
+"""Ends the lane that shows what a device sends and receives while it computes."""
 
 
 @dataclass(frozen=True)

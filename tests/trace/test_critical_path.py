@@ -131,6 +131,31 @@ def test_collective_is_caused_by_the_last_participant() -> None:
     ]
 
 
+@pytest.mark.parametrize("before_s", [0.0, 0.5])
+def test_gradients_that_travel_early_come_from_the_kernel_of_the_last_participant(before_s: float) -> None:
+    trace = Trace()
+    # All begin the step when the last one has ended the one before.
+    cause = trace.span("worker:0/gpu:0", "apply", "sgd", 0.0, before_s) if before_s else -1
+    slow_s, early_s, over_s = before_s + 3.0, before_s + 2.25, before_s + 3.25
+    trace.span("worker:0/gpu:0", "compute", "step", before_s, before_s + 2.0, cause=cause)
+    trace.span("worker:0/gpu:1", "compute", "step", before_s, slow_s, cause=cause)
+    first, _ = [trace.span(f"worker:0/gpu:{i}/network", "collective", "ring", early_s, over_s, cause=cause) for i in range(2)]
+    waited = trace.span("worker:0/gpu:0", "wait", "wait for ring", before_s + 2.0, over_s, cause=first)
+    trace.span("worker:0/gpu:0", "apply", "sgd", over_s, over_s + 1.0, cause=waited)
+    path = trace.critical_path()
+    check_tiling(path)
+    assert path.waited_s == 0.0
+    assert ("worker:0/gpu:1", "compute", before_s, early_s) in on_path(trace)
+
+
+def test_what_a_device_made_is_sent_by_its_task() -> None:
+    trace = Trace()
+    copy = trace.span("worker:0/gpu:0", "update", "update", 0.0, 1.0)
+    apply = trace.span("ps:0", "apply", "sgd", 1.5, 2.0, cause=copy)
+    trace.span("worker:0", "update", "update", 1.0, 2.5, cause=apply)
+    assert [part.waited_s for part in trace.critical_path().segments] == [0.0] * 4
+
+
 def test_closure_stands_for_itself_only_without_parts() -> None:
     trace = Trace()
     compute = trace.span("worker:0", "compute", "step", 0.0, 1.0)

@@ -26,11 +26,9 @@ from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.pending_collective import PendingCollective
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
+from simdist.trace.records import NETWORK
 
-__all__ = ["NETWORK", "CollectiveGroup"]
-
-NETWORK = "/network"
-"""Ends the lane that shows what a device sends and receives while it computes."""
+__all__ = ["CollectiveGroup"]
 
 
 class CollectiveGroup:

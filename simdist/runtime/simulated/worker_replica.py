@@ -97,6 +97,7 @@ class WorkerReplica(TakesPart):
 
     def _ask(self, op: ReadGroups) -> None:
         self.waits_for = "variables from parameter servers"
+        self._leads_to_call(self)
         size_bytes = sum([used_bytes for _, _, used_bytes in op.groups])
         self.once.read(self.order.read(op.numbers), op).then(lambda found: self._bring(size_bytes, lambda: found))
 
@@ -117,6 +118,7 @@ class WorkerReplica(TakesPart):
             wanted.append(replica._wants[1])
         if any(replica._wants is not None and replica._wants[0].dense in self.once.counted_reads for replica in self.all_replicas):
             self._keep_all_counted()
+        self._leads_to_call(*self.all_replicas)
         numbers = [table.ids.together(same) for table, same in zip(joint.tables, zip(*wanted, strict=True), strict=True)]
         self.once.read_rows(joint, numbers).then(lambda found: self._share(joint, found))
 
@@ -156,7 +158,19 @@ class WorkerReplica(TakesPart):
     def _bring(self, size_bytes: int, found: Callable[[], OperationResult]) -> None:
         """Copy what the worker has read to the device of this replica."""
         if not self.step.over:
+            self._follows_call()
             self._travel(self.task.name, self.device, size_bytes, "read", found)
+
+    # -- causes: the worker makes a call after what its devices have done, and they go on after it --------------------
+
+    def _leads_to_call(self, *replicas: WorkerReplica) -> None:
+        """The call that the worker makes next follows what these replicas have done."""
+        worker = self.task.processor
+        worker.last = max(worker.last, *(replica.processor.last for replica in replicas))
+
+    def _follows_call(self) -> None:
+        """What this replica does next follows the call of the worker that has ended."""
+        self.processor.last = max(self.processor.last, self.task.processor.last)
 
     # -- updating -------------------------------------------------------------------------------------------------
 
@@ -184,11 +198,13 @@ class WorkerReplica(TakesPart):
         for replica in self.all_replicas:
             replica.waits_for = "parameter servers to confirm an update"
             replica.keep_counted()
+        self._leads_to_call(*self.all_replicas)
         self.once.update(op, operands).then(lambda _: self._confirmed())
         return PENDING
 
     def _confirmed(self) -> None:
         for replica in list(self.all_replicas):
+            replica._follows_call()
             replica.step.go()
 
     def keep_counted(self) -> None:

@@ -65,6 +65,9 @@ def test_two_devices_take_half_of_the_compute_and_their_copies_and_sum() -> None
     half_s = compute_s(together, "worker:0/gpu:0")
     ring_s = 2 * (NETWORK.intra_host_latency + BYTES / 2 / NETWORK.intra_host_bandwidth)
     assert together_s == pytest.approx(2 * NETWORK.latency + 2 * CALL_S + 2 * COPY_S + half_s + ring_s, rel=1e-9)
+    path = together.trace.critical_path()
+    assert path.waited_s == pytest.approx(NETWORK.latency, rel=1e-9)  # the closure on its way to the worker
+    assert sum(path.seconds.values()) == pytest.approx(together_s - 2 * NETWORK.latency, rel=1e-9)
     sent = together.trace.totals["worker:0", "bytes_sent"]
     assert sent == 3 * BYTES  # one update over the network, and the variable to each of the two devices
 
