@@ -31,7 +31,7 @@ from simdist.simulation.disk import Work
 __all__ = ["SNAPSHOT_INTERVAL_S", "Snapshots"]
 
 SNAPSHOT_INTERVAL_S = 10.0
-"""From the end of one snapshot of a server to the beginning of the next."""
+"""From the beginning of one snapshot of a server to that of the next; one that would begin while another is written is left out."""
 
 
 class Snapshots(ServerRecovery):
@@ -42,7 +42,7 @@ class Snapshots(ServerRecovery):
         task: the server.
         forget: as of `ServerRecovery`.
         remembered: the updates that the server has applied; a snapshot has those that are in it.
-        interval_s: from the end of one snapshot to the beginning of the next, in seconds.
+        interval_s: from the beginning of one snapshot to that of the next, in seconds.
 
     Attributes:
         last: the last snapshot that is complete.
