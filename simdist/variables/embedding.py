@@ -41,8 +41,8 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
     less than an all-reduce of the table, the gradient goes to the optimizer as it is, and nothing compresses it. Rows with equal ids are
     added in the order of the replicas, then of the ids. A rule that leaves rows without a gradient alone (SGD without momentum, Adagrad)
     changes these rows and no others. `CentralStorageStrategy` adds whole tables. One replica alone has nothing to gather: its gradient is a
-    table, as in JAX, and a step takes the seconds and the memory of making all of it and changing all rows. So with large tables two replicas
-    are far more than twice as fast as one: compare numbers of replicas from two on.
+    table, as in JAX, and a step takes the seconds and the memory of making all of it and changing all rows. So with large tables two
+    replicas are far more than twice as fast as one: compare numbers of replicas from two on.
 
     Args:
         table: a variable [n, ...], also one in shards.
