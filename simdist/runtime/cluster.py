@@ -238,8 +238,9 @@ class Cluster(Uncopied, instead="Take cluster.trace, which can, or cluster.fresh
         Args:
             main: runs once for each task, with TF_CONFIG set for it; may block.
             job: which tasks; default "worker". Several jobs, such as ``["chief", "worker", "ps"]``: one program for all roles.
-            restart: "never", or "always": a main whose task crashed, or that failed with `UnavailableError` or
-                `AbortedError`, starts again. After an error it does so 1, 2, 4, ... and at most 32 s later, and at most 20 times in all.
+            restart: "never", or "always": a main whose task crashed, or that failed with `UnavailableError` or `AbortedError`, or with
+                `DeadlineExceededError` because a fault held up the others, starts again. After an error it does so 1, 2, 4, ... and at
+                most 32 s later, and at most 20 times in all.
             args: arguments of `main`.
 
         Returns:

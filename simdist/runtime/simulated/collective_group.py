@@ -6,7 +6,7 @@ wait and all that arrive later. Other collectives are not affected:
 
     what happens                          what the others get
     a replica arrives with other shapes   InvalidArgumentError that names both
-    the time-out is over                  an error that names who is missing: TimedOutError where a fault is why, else DeadlineExceededError
+    the time-out is over                  DeadlineExceededError that names who is missing
     a member's task dies                  UnavailableError, one latency later
     a member gives up                     its error
 

@@ -3,8 +3,8 @@
 With a time-out of its own, or of its strategy, it gives up when that is over and a replica has not arrived. Where a task or its bytes may
 be missing without an error, because of a fault of the plan, it waits that long as well, or `COLLECTIVE_TIMEOUT_S`.
 
-Where a fault is why, the error is a `TimedOutError`, after which a launched main starts again with ``restart="always"``; else it is a
-`DeadlineExceededError`, which another attempt would not mend.
+The error of a time-out of one's own is a `DeadlineExceededError`, as in TensorFlow. Where a fault may be why, its cause says so, and a
+launched main starts again after it with ``restart="always"``; else another attempt would mend nothing.
 
 Taught in lesson 03a.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from simdist.errors import DeadlineExceededError, TimedOutError
+from simdist.errors import DeadlineExceededError, TimedOutError, UnavailableError
 from simdist.program.collective import Collective
 from simdist.runtime.simulated.transfers import Transfers
 from simdist.simulation.kernel import Clock
@@ -86,18 +86,18 @@ def _expired(watched: tuple[CollectiveTimeouts, list[Awaited], float]) -> None:
     """The time-out is over; the replicas that have arrived give up, unless all have."""
     timeouts, watch, timeout_s = watched
     for awaited in list(watch):
-        if awaited.ranks or timeouts.gives_up_s:
-            continue  # of who may be silent, and is waited for as long, says `_timed_out`
+        if awaited.ranks:
+            continue
         missing, down = awaited.missing(), awaited.down()
-        late = f"{awaited.collective} was given up after {timeout_s:g} s: {', '.join(missing)} did not come"
-        if down:
-            error = TimedOutError(
-                f"{late}, and {', '.join(down)} {'is' if len(down) == 1 else 'are'} down. Launch the mains with restart='always' to start "
-                "again, or raise timeout_seconds above the time that a restart takes."
+        why = f", and {', '.join(down)} {'is' if len(down) == 1 else 'are'} down" if down else ""
+        error = DeadlineExceededError(
+            f"{awaited.collective} was given up after {timeout_s:g} s: {', '.join(missing)} did not come{why}. Look at what "
+            f"{'it does' if len(missing) == 1 else 'they do'} instead, or raise timeout_seconds."
+        )
+        if down or timeouts.gives_up_s:
+            error.__cause__ = UnavailableError(
+                f"{', '.join(down or missing)} {'is' if down else 'may be'} down or silent, as faults are planned"
             )
-        else:
-            what = "it does" if len(missing) == 1 else "they do"
-            error = DeadlineExceededError(f"{late}. Look at what {what} instead, or raise timeout_seconds.")
         awaited.fail(error)
 
 

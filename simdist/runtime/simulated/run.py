@@ -8,10 +8,17 @@ one that was launched without other tasks: its fiber is a daemon, so an evaluato
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 from simdist import debugging
-from simdist.errors import AbortedError, DeadlineExceededError, FailedPreconditionError, TimedOutError, UnavailableError
+from simdist.errors import (
+    AbortedError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    SimdistError,
+    TimedOutError,
+    UnavailableError,
+)
 from simdist.jax_settings import open_settings
 from simdist.program.scope import start_own_default
 from simdist.runtime.launched_main import LaunchedMain, launched_main
@@ -166,7 +173,7 @@ class SimulatedRun:
 
     def _failed(self, task: Task, process: Incarnation, error: BaseException) -> None:
         """A main has ended with an error."""
-        if not isinstance(error, (UnavailableError, AbortedError)):
+        if not _is_of_a_fault(error):
             self._done.fail(error)
             self._forget(task)
         elif self.restart == "always" and self.restarts[task.name] < MAX_RESTARTS:
@@ -222,9 +229,9 @@ class SimulatedRun:
             self._done.fail(self._error)
 
 
-def _too_often(task: Task, error: UnavailableError | AbortedError) -> UnavailableError | AbortedError:
+def _too_often(task: Task, error: SimdistError) -> SimdistError:
     """The error of a main that is not started again, although others of its kind were followed by a restart."""
-    kinds = TimedOutError, UnavailableError
+    kinds = TimedOutError, UnavailableError, DeadlineExceededError
     kind = next((kind for kind in kinds if isinstance(error, kind)), AbortedError)
     failed = kind(
         f"The main of {task.name} was started again {MAX_RESTARTS} times, the most that restart='always' does, and failed once more. Find "
@@ -232,6 +239,12 @@ def _too_often(task: Task, error: UnavailableError | AbortedError) -> Unavailabl
     )
     failed.__cause__ = error
     return failed
+
+
+def _is_of_a_fault(error: BaseException) -> TypeGuard[SimdistError]:
+    """Whether a main that starts again may succeed where it has failed with this."""
+    was_late = isinstance(error, DeadlineExceededError) and isinstance(error.__cause__, UnavailableError)
+    return was_late or isinstance(error, (UnavailableError, AbortedError))
 
 
 def _as_error(task: Task, error: BaseException | None) -> BaseException | None:

@@ -56,7 +56,7 @@ def test_a_main_whose_partner_is_down_for_longer_than_the_time_out_starts_again_
         sd.sleep(1.0)
         try:
             total = strategy.reduce("sum", strategy.run(lambda: np.float32(1.0)), axis=None)
-        except sd.errors.TimedOutError as error:
+        except sd.errors.DeadlineExceededError as error:
             told.append(str(error))
             raise
         return float(total)
@@ -78,12 +78,14 @@ def test_without_a_time_out_it_waits_only_where_a_task_may_be_silent() -> None:
     assert isinstance(error, sd.errors.TimedOutError) and "after 30 s: worker:1 did not come, and nobody said why" in str(error)
 
 
-def test_where_a_task_may_be_silent_its_own_time_out_ends_it_with_the_error_after_which_mains_start_again() -> None:
-    clock, waiting = Clock(), Waiting()
+def test_where_a_task_may_be_silent_the_error_of_its_own_time_out_has_that_as_its_cause() -> None:
+    clock, waiting, calm = Clock(), Waiting(), Waiting()
     CollectiveTimeouts(waiting, clock, 2.0).expect_silence(waiting)
+    kept = CollectiveTimeouts(calm, clock, 2.0)
     clock.sleep(2.0)
-    (error,) = waiting.errors
-    assert isinstance(error, sd.errors.TimedOutError) and "after 2 s: worker:1 did not come, and nobody said why" in str(error)
+    (error, *_), (other,) = waiting.errors, calm.errors
+    assert isinstance(error, sd.errors.DeadlineExceededError) and isinstance(error.__cause__, sd.errors.UnavailableError)
+    assert str(error) == str(other) and other.__cause__ is None and not kept.gives_up_s
 
 
 def test_a_collective_that_is_over_is_not_kept_until_its_time_out() -> None:
