@@ -29,7 +29,8 @@ class Pushing(Call):
         received: by part, the incarnation of the server that received it last, of a push whose messages may come more than once.
         step: of the client, for error messages.
         began_after: the number of the record after which it was sent.
-        processes: of the servers to which bytes have left, by their parts, until they have confirmed.
+        processes: of the servers to which bytes have left, by their parts.
+        confirmations: by part, when its server's word left, and how late that is.
         errand: what it tells the servers; None: nothing.
         rounds: of the servers that keep it for its round; None where it counts at once.
     """
@@ -74,7 +75,7 @@ class Pushing(Call):
         self.step = client.steps
         self.began_after = self.cause
         self.confirmed_s = 0.0
-        self.confirmations: list[tuple[Leg, float, float]] = []  # the words of servers, when they left, and how late they are
+        self.confirmations: dict[ServerCall, tuple[float, float]] = {}
         self.processes: dict[ServerCall, Incarnation] = {}
         self.received: dict[ServerCall, Incarnation] = {}
         for legs in plan.legs:
@@ -135,9 +136,9 @@ class Pushing(Call):
                 self.silenced(part.back)
                 return
             late_s = min(fates)  # of several copies the first one counts
-        if self.processes.pop(part, None) is None:
-            return  # it was confirmed before, and must not stand for another part
-        self.confirmations.append((part.back, applied_s, late_s))
+        if part in self.confirmations:
+            return  # a copy came later, perhaps after this word: it must not stand for another part
+        self.confirmations[part] = applied_s, late_s
         confirmed_s = applied_s + part.back.latency_s + late_s
         if confirmed_s > self.confirmed_s:
             self.confirmed_s = confirmed_s
@@ -147,9 +148,9 @@ class Pushing(Call):
             transport.clock.after(self.confirmed_s - applied_s, self._confirmed)
 
     def _confirmed(self, _: object) -> None:
-        for back, sent_s, late_s in self.confirmations if self.transport.cut_s else ():
-            if self.transport.was_cut(back, sent_s, late_s):
-                self.silenced(back)
+        for part, (sent_s, late_s) in self.confirmations.items() if self.transport.cut_s else ():
+            if self.transport.was_cut(part.back, sent_s, late_s):
+                self.silenced(part.back)
                 return
         if self.client.held is not None:
             self.client.held.append((self._confirmed, None))

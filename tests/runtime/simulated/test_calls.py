@@ -182,6 +182,23 @@ def test_a_part_that_is_confirmed_twice_does_not_stand_for_another(scene: Scene)
     assert scene.client.ended == [(5.0 + LATENCY_S, None)]
 
 
+def test_a_copy_that_leaves_after_the_confirmation_does_not_stand_for_another_part(scene: Scene) -> None:
+    over, updates = (("worker:0", "ps:0"), frozenset({"update"})), scene.servers["ps:0"].received
+    scene.world.disturbances.duplicate(*over, 1.0)
+    scene.world.disturbances.delay(*over, 1.0, 0.0, 60.0)
+    call = scene.push("ps:0", "ps:1")
+    for come in (1, 2):
+        while len(updates) < come:
+            scene.go(1.0)
+        call.confirm(updates[-1][2], scene.world.now)
+        scene.go(1.0)
+        assert scene.client.ended == []
+    call.confirm(scene.servers["ps:1"].received[0][2], scene.world.now)
+    scene.go(LATENCY_S)
+    assert [error for _, error in scene.client.ended] == [None]
+    assert updates[1][0] - updates[0][0] > 10.0
+
+
 def test_a_confirmation_that_is_lost_may_come_again(scene: Scene) -> None:
     call = scene.push("ps:0")
     scene.go(3.0)
