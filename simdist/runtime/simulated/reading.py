@@ -47,7 +47,10 @@ class Reading(Call):
     def repeat(self) -> Reading:
         """Ask once more; what lies on the client's own task stays as it was read."""
         again = Reading(self.transport, self.client, self.plan, self.replied, self.groups, self.errand)
-        again.found, again.versions = list(self.found), list(self.versions)
+        asked = {position for part in self.plan.parts for _, position in part.groups}
+        for position, found in enumerate(self.found):
+            if position not in asked:
+                again.found[position], again.versions[position] = found, self.versions[position]
         return again
 
     def _asked(self, legs: Sequence[Leg]) -> None:
@@ -61,12 +64,11 @@ class Reading(Call):
                 self.silenced(leg)
             elif self.errand is not None and self._must_wait(self.errand, leg):
                 pass  # it is asked again when the rounds are applied that this read needs
-            elif self.repeats and self.found[part.groups[0][1]] is not None:
+            elif self.repeats and all(self.found[position] is not None for _, position in part.groups):
                 back.append(part)  # it was asked before, and gives the same answer
+            elif (error := part.server.answer(part.groups, self.found, self.versions)) is not None:
+                self.fail_later(part, error, "read_reply")
             else:
-                error = part.server.answer(part.groups, self.found, self.versions)
-                if error is not None:
-                    self.fail_later(part, error, "read_reply")
                 back.append(part)
         if back:
             self.answered_now(back)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simdist.errors import UnavailableError
-from simdist.runtime.simulated.calls import CALL_TIMEOUT_S
+from simdist.runtime.simulated.calls import CALL_TIMEOUT_S, CallPlan
 from simdist.runtime.simulated.pushing import Pushing
 from simdist.runtime.simulated.reading import Reading
 from tests.runtime.simulated.machines import BANDWIDTH, LATENCY_S, Client, Server, part, plan, world
@@ -86,6 +86,32 @@ def test_an_error_of_a_server_ends_a_read_one_latency_later(scene: Scene) -> Non
     scene.go()
     assert scene.client.ended == [(2 * LATENCY_S, error)]
     assert scene.is_clean
+
+
+def test_a_server_that_has_lost_one_of_the_groups_sends_an_error_and_no_bytes(scene: Scene) -> None:
+    """Also where it is asked twice, and its words are late."""
+    server = scene.servers["ps:0"]
+    error, server.has[2] = UnavailableError("lost"), (None, 0)
+    server.error = error
+    scene.world.disturbances.duplicate(("worker:0", "ps:0"), frozenset({"read"}), 1.0)
+    scene.world.disturbances.delay(("ps:0", "worker:0"), frozenset({"read_reply"}), 1.0, 0.0, 10.0)
+    for _ in range(8):
+        asked = plan(part(scene.world, "ps:0", server, BYTES, ((0, 0), (2, 1))))
+        Reading(scene.world.transport, scene.task, asked, scene.client, (0, 2), count=2)
+    scene.go(30.0)
+    assert [ended for _, ended in scene.client.ended] == [error] * 8
+
+
+def test_a_read_that_is_repeated_asks_all_servers_anew(scene: Scene) -> None:
+    asked = part(scene.world, "ps:0", scene.servers["ps:0"], BYTES, ((0, 0),))
+    call = Reading(scene.world.transport, scene.task, CallPlan([asked], 2, 1), scene.client, (0, 5))
+    call.found[1], call.versions[1] = "own", 3  # type: ignore[call-overload]
+    scene.go()
+    scene.servers["ps:0"].has[0] = ("newer", 9)
+    scene.world.disturbances.duplicate(("worker:0", "ps:0"), frozenset({"read"}), 1.0)
+    again = call.repeat()
+    scene.go()
+    assert (again.found, again.versions) == (["newer", "own"], [9, 3])
 
 
 @pytest.mark.parametrize(
