@@ -85,8 +85,7 @@ class Elastic(OverAnother):
                 return take()
             except UnavailableError as error:
                 self.rewind(iterators)
-                members = self.strategy.members
-                if any(member.alive for member in members) and not any(map(self.strategy.group.believes_in, members)):
+                if not any(map(self.strategy.group.believes_in, self.strategy.members)):
                     raise self._nobody_left() from error
                 # Where messages between members are lost nobody is gone: the way may open again, but not for ever is tried.
                 num_time_outs += isinstance(error, TimedOutError)
@@ -192,6 +191,5 @@ class Elastic(OverAnother):
             go_back(position)
 
     def has_lost_members(self) -> bool:
-        """Whether a replica has died or is silent, and another is left to go on."""
-        present = list(map(self.strategy.group.believes_in, self.strategy.members))
-        return any(present) and not all(present)
+        """Whether a replica has died or is silent."""
+        return not all(map(self.strategy.group.believes_in, self.strategy.members))
