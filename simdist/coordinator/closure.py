@@ -94,14 +94,17 @@ class Closure:
         return CancelledError(f"Closure {self.result.number} was cancelled, because {why}. {counts}")
 
     def _keep_pipelines(self, worker: Worker) -> None:
-        """Let a worker that runs the closure again take the batches of its first run.
+        """Let a worker that runs the closure again take the batches of its first run, which no other closure takes meanwhile.
 
         Where closures count exactly once, servers know the updates of that run, and would confirm those of other batches without them.
         """
         serving = self.strategy.serving
-        if self.taken and serving.exactly_once and not serving.in_rounds:
-            for per_worker, (pipeline, _) in zip(self.resuming, next(iter(self.taken.values())), strict=True):
-                per_worker.dataset.give_pipeline(pipeline, worker.name)
+        if not serving.exactly_once or serving.in_rounds:
+            return
+        taken = next(iter(self.taken.values()), None)
+        for place, iterator in enumerate(self.resuming):
+            pipeline = iterator.dataset.free_pipeline(worker.name) if taken is None else taken[place][0]
+            iterator.dataset.give_pipeline(pipeline, worker.name)
 
     def run(self, worker: Worker, take: TakeStep) -> object:
         """Call a plain function, on this worker; steps that it calls are steps of this closure."""
@@ -229,6 +232,8 @@ class Closure:
         if self.resuming:
             pipelines = [iterator.dataset.pipeline_number(worker.name) for iterator in self.resuming]
             self.taken[worker.name] = list(zip(pipelines, self._resumed(worker), strict=True))
+            for iterator, pipeline in zip(self.resuming, pipelines, strict=True):
+                iterator.dataset.need_pipeline(pipeline, self.result)
 
     def _resumed(self, worker: Worker) -> list[DatasetIterator | DistributedIterator]:
         """The worker's iterators of the datasets that are resumed."""

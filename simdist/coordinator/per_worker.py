@@ -9,8 +9,10 @@ import itertools
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from simdist.coordinator.known_steps import forget_steps_with
+from simdist.coordinator.remote_value import Result
 from simdist.coordinator.table_copies import bring_tables
 from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
@@ -143,6 +145,7 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
         self._new_numbers = itertools.count()
         self._numbers: dict[str, PipelineNumber] = {worker: next(self._new_numbers) for worker in self.pipelines}
         self._workers = workers or (lambda: self.pipelines)
+        self._needed: WeakValueDictionary[PipelineNumber, Result] = WeakValueDictionary()  # the closures that took them last
 
     def make(self, worker: Worker, context: InputContext) -> Dataset | DistributedDataset:
         bring_tables(worker)
@@ -177,6 +180,16 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
         self._numbers[worker], self._numbers[holder] = number, own
         contexts = self.pipelines.pop(worker, None), self.pipelines.pop(holder, None)
         self.pipelines.update({name: context for name, context in zip((holder, worker), contexts, strict=True) if context is not None})
+
+    def need_pipeline(self, number: PipelineNumber, closure: Result) -> None:
+        """A closure takes elements of this pipeline, and takes the same ones where it is run again."""
+        self._needed[number] = closure
+
+    def free_pipeline(self, worker: str) -> PipelineNumber:
+        """The worker's own pipeline, or another one where a closure has taken elements of that which is still to be run again."""
+        own = self.pipeline_number(worker)
+        closures = [(number, self._needed.get(number)) for number in (own, *self._numbers.values())]
+        return next((number for number, closure in closures if closure is None or closure.state != "pending"), own)
 
     def __iter__(self) -> PerWorkerIterator:
         """An iterator on each worker.

@@ -269,6 +269,17 @@ def test_a_closure_that_counts_exactly_once_has_the_rows_that_servers_have_added
             assert added == [returned, returned] and len(set(returned)) == len(undisturbed[0]), (fault, at_s + offset_s)
 
 
+def test_rows_of_a_closure_that_is_still_to_be_run_again_are_in_no_other_one() -> None:
+    """A worker that was only silent gets another closure before the one that it had begun."""
+
+    def fault(cluster: sd.Cluster) -> None:
+        cluster.faults.lose_host("worker:1", at=0.0, restart_after=30.0)
+        cluster.faults.partition("worker:0", "chief:0", at=2e-4, until=8.0)
+
+    _, (returned, *added) = rows_of_results_and_of_servers(fault)
+    assert added == [returned, returned] and len(set(returned)) == 16
+
+
 def test_resume_is_true_or_false() -> None:
     coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1})))
     with pytest.raises(TypeError, match="resume"):
