@@ -146,6 +146,10 @@ class Heap:
             packing.put(rows[row], arrays)
         return jnp.asarray(rows.view(WORD))
 
+    def has(self, number: int) -> bool:
+        """Whether there are words of a row: one that was given out since the last replay may be none of the stack."""
+        return self.stack is not None and number < self.stack.shape[0]
+
     def row(self, number: int) -> HostArray:
         """The words of a row on the host."""
         assert self.stack is not None

@@ -161,7 +161,7 @@ class RegisterFile:
         tables = self.tables.union(positions)
         if tables != self.tables:
             for register in set(self.given).difference(set(self.free).difference(needed)):
-                if self.heap.stack is not None and register not in self.loose:
+                if self.heap.has(index_of(register)) and register not in self.loose:
                     self.loose[register] = self.get(register)
             self.tables, self.packing = tables, Packing(self.avals, tables)
             self.in_buffers.clear()

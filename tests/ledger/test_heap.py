@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simdist.ledger.heap import LINE_WORDS, WORD, Heap, Heaps, Packing
+from simdist.ledger.registers import RegisterFile
 from simdist.program.values import Aval, BundleType
 
 DTYPES = [
@@ -133,3 +134,14 @@ def test_a_heap_has_few_sizes_and_always_a_row_that_nobody_has() -> None:
         assert heap.new() < heap.capacity - 1
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 5
+
+
+def test_a_register_of_which_the_heap_has_no_row_yet_leaves_nothing_there_when_arrays_are_kept_out() -> None:
+    """It was given out after the last scan, for what is still to be computed; the rows of the heap were full."""
+    file = RegisterFile(0, (Aval((2,), "float32"), Aval((3,), "float32")), [], Heaps())
+    first = file.new()
+    file.heap.stack = stack = file.heap.copied([])
+    while file.size <= stack.shape[0]:
+        file.new()
+    file.keep_out([1], ())
+    assert first in file.loose and file.given[-1] not in file.loose
