@@ -18,10 +18,14 @@ from simdist.program.collective import Collective
 from simdist.runtime.simulated.transfers import Transfers
 from simdist.simulation.kernel import Clock
 
-__all__ = ["COLLECTIVE_TIMEOUT_S", "CollectiveTimeouts"]
+__all__ = ["COLLECTIVE_TIMEOUT_S", "CollectiveTimeouts", "HeldUpError"]
 
 COLLECTIVE_TIMEOUT_S = 30.0
 """How long a collective without a time-out of its own waits where a task may be silent."""
+
+
+class HeldUpError(UnavailableError):
+    """Why a time-out of one's own was over: a fault, after which another attempt may succeed."""
 
 
 class Awaited(Protocol):
@@ -95,7 +99,7 @@ def _expired(watched: tuple[CollectiveTimeouts, list[Awaited], float]) -> None:
             f"{'it does' if len(missing) == 1 else 'they do'} instead, or raise timeout_seconds."
         )
         if down or timeouts.gives_up_s:
-            error.__cause__ = UnavailableError(
+            error.__cause__ = HeldUpError(
                 f"{', '.join(down or missing)} {'is' if down else 'may be'} down or silent, as faults are planned"
             )
         awaited.fail(error)

@@ -22,6 +22,7 @@ from simdist.errors import (
 from simdist.jax_settings import open_settings
 from simdist.program.scope import start_own_default
 from simdist.runtime.launched_main import LaunchedMain, launched_main
+from simdist.runtime.simulated.collective_timeouts import HeldUpError
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
@@ -243,8 +244,7 @@ def _too_often(task: Task, error: SimdistError) -> SimdistError:
 
 def _is_of_a_fault(error: BaseException) -> TypeGuard[SimdistError]:
     """Whether a main that starts again may succeed where it has failed with this."""
-    was_late = isinstance(error, DeadlineExceededError) and isinstance(error.__cause__, UnavailableError)
-    return was_late or isinstance(error, (UnavailableError, AbortedError))
+    return isinstance(error, (UnavailableError, AbortedError)) or isinstance(error.__cause__, HeldUpError)
 
 
 def _as_error(task: Task, error: BaseException | None) -> BaseException | None:

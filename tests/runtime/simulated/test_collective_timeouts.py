@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.runtime.simulated.collective_timeouts import COLLECTIVE_TIMEOUT_S, CollectiveTimeouts
+from simdist.runtime.simulated.collective_timeouts import COLLECTIVE_TIMEOUT_S, CollectiveTimeouts, HeldUpError
 from simdist.simulation.kernel import Clock
 
 
@@ -84,7 +84,7 @@ def test_where_a_task_may_be_silent_the_error_of_its_own_time_out_has_that_as_it
     kept = CollectiveTimeouts(calm, clock, 2.0)
     clock.sleep(2.0)
     (error, *_), (other,) = waiting.errors, calm.errors
-    assert isinstance(error, sd.errors.DeadlineExceededError) and isinstance(error.__cause__, sd.errors.UnavailableError)
+    assert isinstance(error, sd.errors.DeadlineExceededError) and isinstance(error.__cause__, HeldUpError)
     assert str(error) == str(other) and other.__cause__ is None and not kept.gives_up_s
 
 
