@@ -41,7 +41,6 @@ class Generation:
 
 
 GENERATIONS = {
-    "v2": Generation(cores_per_chip=2, axes=2, largest=256),
     "v3": Generation(cores_per_chip=2, axes=2, largest=1024),
     "v4": Generation(cores_per_chip=2, axes=3, largest=4096),
     "v5e": Generation(cores_per_chip=1, axes=2, largest=256),
@@ -54,7 +53,7 @@ class TPUClusterResolver(SimpleClusterResolver):
     """The cluster of a slice of TPU chips.
 
     Args:
-        tpu: its name: generation ("v2", "v3", "v4", "v5e", "v5p") and number of cores. "v4-8" has 8 cores, which are 4 chips in a
+        tpu: its name: generation ("v3", "v4", "v5e", "v5p") and number of cores. "v4-8" has 8 cores, which are 4 chips in a
             grid of 2 x 2 x 1; a chip of "v5e" has one core, of the others two.
         zone, project: accepted for tf.distribute's sake; without effect.
 

@@ -26,12 +26,10 @@ __all__ = [
     "nvlink4",
     "pcie4",
     "server_cpu",
-    "tpu_v2_core",
     "tpu_v3_core",
     "tpu_v4_core",
     "tpu_v5e_core",
     "tpu_v5p_core",
-    "tpu_v2_slice",
     "tpu_v3_slice",
     "tpu_v4_slice",
     "tpu_v5e_slice",
@@ -63,10 +61,6 @@ The overhead is a round figure for starting a kernel."""
 h100 = Device(name="h100", flops=494.5e12, memory_bandwidth=3.35e12, memory=80e9, launch_overhead=10e-6)
 """NVIDIA H100 SXM: TF32 494.5 Tflop/s without sparsity (the sheet states 989 with it; plain float32 has 67),
 3.35 TB/s, 80 GB (NVIDIA H100 Tensor Core GPU data sheet, 2023). The overhead is a round figure."""
-
-tpu_v2_core = Device(name="tpu_v2_core", flops=22.5e12, memory_bandwidth=300e9, memory=8 * GIB, launch_overhead=10e-6)
-"""One of the two cores of a TPU v2 chip, which has bfloat16 45 Tflop/s, 600 GB/s and 16 GiB (Google Cloud documentation of
-TPU v2, 2025): half of each. The overhead is a round figure."""
 
 tpu_v3_core = Device(name="tpu_v3_core", flops=61.5e12, memory_bandwidth=450e9, memory=16 * GIB, launch_overhead=10e-6)
 """One of the two cores of a TPU v3 chip, which has bfloat16 123 Tflop/s, 900 GB/s and 32 GiB (Google Cloud documentation of
@@ -125,15 +119,10 @@ dgx_h100 = Network(name="dgx_h100", bandwidth=8 * 50e9, latency=1.5e-6).within_h
 """DGX H100 hosts, for 8 `h100` each: NVLink through switches inside, 8 ports of 400 Gbit/s InfiniBand outside, taken together
 as one port of 400 GB/s (NVIDIA DGX H100 data sheet, 2023). The latencies are round figures."""
 
-tpu_v2_slice = Network(name="tpu_v2_slice", bandwidth=62e9, latency=1e-6).as_torus((16, 16))
-"""All of a TPU v2 machine: a torus of 16 x 16 chips, each with 4 links of 496 Gbit/s in each direction (N. Jouppi et al., A
-Domain-Specific Supercomputer for Training Deep Neural Networks, CACM 63, 2020). A host here is a chip. The latency of a hop is a round
-figure. ``tpu_v2_slice.as_torus((2, 2))`` has the chips of "v2-8"."""
-
-tpu_v3_slice = Network(name="tpu_v3_slice", bandwidth=82e9, latency=1e-6).as_torus((32, 32))
-"""All of a TPU v3 machine: a torus of 32 x 32 chips, each with 4 links of 656 Gbit/s in each direction (N. Jouppi et al., A
-Domain-Specific Supercomputer for Training Deep Neural Networks, CACM 63, 2020; Google Cloud's documentation of TPU v3 states 340 TB/s
-for all-reduce on all 4,096 links). A host here is a chip. The latency of a hop is a round figure."""
+tpu_v3_slice = Network(name="tpu_v3_slice", bandwidth=83e9, latency=1e-6).as_torus((32, 32))
+"""All of a TPU v3 machine: a torus of 32 x 32 chips, each with 4 links. Google Cloud's documentation of TPU v3 (2025) states 340 TB/s for
+all-reduce, which is 83 GB/s for each of the 4,096 links. A host here is a chip. The latency of a hop is a round figure.
+``tpu_v3_slice.as_torus((2, 2))`` has the chips of "v3-8"."""
 
 tpu_v4_slice = Network(name="tpu_v4_slice", bandwidth=50e9, latency=1e-6).as_torus((4, 4, 4))
 """A slice of 64 TPU v4 chips, the smallest whose ends are joined: a 3-D torus of 4 x 4 x 4, each chip with 6 links of

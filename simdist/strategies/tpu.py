@@ -17,7 +17,6 @@ from simdist.strategies.synchronous import SynchronousStrategy
 __all__ = ["TPUStrategy"]
 
 HARDWARE = {
-    "v2": (presets.tpu_v2_core, presets.tpu_v2_slice),
     "v3": (presets.tpu_v3_core, presets.tpu_v3_slice),
     "v4": (presets.tpu_v4_core, presets.tpu_v4_slice),
     "v5e": (presets.tpu_v5e_core, presets.tpu_v5e_slice),

@@ -15,7 +15,6 @@ from simdist.cluster.tpu import GENERATIONS, slice_shape
 @pytest.mark.parametrize(
     ("name", "shape", "cores_per_chip"),
     [
-        ("v2-8", (2, 2), 2),
         ("v3-8", (2, 2), 2),
         ("v3-2048", (32, 32), 2),
         ("v4-8", (2, 2, 1), 2),
@@ -33,9 +32,9 @@ def test_a_name_says_chips_cores_and_grid(name: str, shape: tuple[int, ...], cor
     assert repr(resolver) == f"TPUClusterResolver({name!r})"
 
 
-@pytest.mark.parametrize("name", ["", "local", "v6-8", "v4-08", "v4-8 ", "v4", "V4-8", "v4-\N{ARABIC-INDIC DIGIT EIGHT}", None])
+@pytest.mark.parametrize("name", ["", "local", "v2-8", "v6-8", "v4-08", "v4-8 ", "v4", "V4-8", "v4-\N{ARABIC-INDIC DIGIT EIGHT}", None])
 def test_what_names_no_generation_is_refused_with_those_that_are_known(name: Any) -> None:
-    with pytest.raises(sd.errors.InvalidArgumentError, match=r"a generation \(v2, v3, v4, v5e, v5p\) and a number of cores"):
+    with pytest.raises(sd.errors.InvalidArgumentError, match=r"a generation \(v3, v4, v5e, v5p\) and a number of cores"):
         sd.TPUClusterResolver(name)
 
 

@@ -26,7 +26,7 @@ def test_presets_are_named_after_themselves_and_exported() -> None:
     for model in (*DEVICES, *NETWORKS, *LINKS):
         assert getattr(hardware, model.name) is model
         assert model.name in hardware.__all__
-    assert (len(DEVICES), len(NETWORKS), len(LINKS)) == (10, 13, 3)
+    assert (len(DEVICES), len(NETWORKS), len(LINKS)) == (9, 12, 3)
 
 
 def test_faster_generations_are_faster() -> None:

@@ -8,7 +8,7 @@ import simdist as sd
 from simdist import hardware
 from simdist.strategies.tpu import HARDWARE
 
-SMALLEST = {"v2-8": 8, "v3-8": 8, "v4-8": 8, "v5e-4": 4, "v5p-8": 8}
+SMALLEST = {"v3-8": 8, "v4-8": 8, "v5e-4": 4, "v5p-8": 8}
 
 
 @pytest.mark.parametrize(("name", "replicas"), SMALLEST.items())
