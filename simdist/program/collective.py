@@ -10,7 +10,8 @@ What is sent together is one operation: `operands` of one replica, and `outputs`
     all_gather         k arrays -> n x k arrays, those of replica 0 first; lengths may differ (`padded_gather`: what travels then)
     broadcast          k arrays -> those of replica 0
     reduce_scatter     n x k arrays -> k sums: of what all replicas have for this one
-    sparse_all_reduce  ids and rows of a table, or all of it -> the sum of the tables (`simdist.program.sparse_sums`)
+    sparse_all_reduce  ids and rows of a table, or all of it -> the sum of the tables (`simdist.program.sparse_sums`); a single replica's
+                       says which gradients are rows, and nothing runs
 """
 
 from __future__ import annotations
@@ -75,6 +76,10 @@ class GradientOptions(Protocol):
     def in_order(self) -> bool: ...
     def fallback(self) -> GradientOptions | None:
         """Other options, for replicas whose gradients of tables have led to different collectives; None: there are none."""
+        ...
+
+    def of_tables(self) -> GradientOptions:
+        """The same, where gradients of tables are tables."""
         ...
 
 

@@ -76,16 +76,23 @@ class ReplicaPrograms:
         for programs in known:
             if _all_fit(fits, programs, calls):
                 return programs
-        programs = self._with_known_operands(calls)
+        programs = self._with_known_operands(calls, self.options)
         keep(known, programs)
         return programs
 
-    def _with_known_operands(self, calls: Sequence[BoundCall]) -> list[Program]:
+    def programs_of_tables(self, calls: Sequence[BoundCall]) -> list[Program]:
+        """As `programs`, which gives these for such calls from now on: the gradients of tables are tables."""
+        known = self._known.get(_key_of_all(calls), list)
+        known[:] = [programs for programs in known if not _all_fit(fits, programs, calls)]
+        programs = self._with_known_operands(calls, None if self.options is None else self.options.of_tables())
+        keep(known, programs)
+        return programs
+
+    def _with_known_operands(self, calls: Sequence[BoundCall], options: GradientOptions | None) -> list[Program]:
         """Trace until the operands of all replicas are known in all collectives."""
         known_operands: KnownOperands = []
         shared: list[bool] = []
         joint: list[int | None] = []
-        options = self.options
         for _ in range(MOST_ROUNDS):
             try:
                 programs = self._trace(calls, known_operands, shared, options, joint)

@@ -14,6 +14,9 @@ them into a table of zeros. The path of such a gradient:
 5. `simdist.runtime.combining` computes the sum, once for all replicas: each row once, with its id, where the update takes it so
    (`simdist.runtime.row_sums`: nothing else uses the sum, and the rule leaves rows without a gradient alone); else a dense table.
 
+A single replica gives ids and rows to its update in the same way, each row once: it adds them up in 3, and 4 and 5 are left out. Where the
+update does not take them so, the step is traced again with a dense gradient.
+
 Bytes: an id has eight, as in the messages of parameter servers, and k is the number of ids of the replica's part of the batch. Rows with
 equal ids are not added before they travel: how many ids differ is not known when the step is traced. Replicas with fewer ids than others
 send as many as those, as an all-gather of equal parts does.
@@ -180,7 +183,10 @@ class _Rewriting:
         # Copied, so that the kernel of the rows makes the ids, too: what it makes can travel while it still runs.
         ids = [jnp.array(self._value(of), jnp.int32, copy=True).reshape(-1) for _, of in parts] or [jnp.zeros(0, jnp.int32)]
         rows = [self._value(rows).reshape(-1, *table.shape[1:]) for rows, _ in parts] or [jnp.zeros((0, *table.shape[1:]), table.dtype)]
-        operands = [jnp.concatenate(ids), jnp.concatenate(rows)]
+        all_ids, all_rows = jnp.concatenate(ids), jnp.concatenate(rows)
+        if collective.num_replicas == 1 and all_ids.size:
+            all_ids, all_rows = summed_rows(all_ids, all_rows, table.shape[0], most_sum_rows(all_ids.size, 1, table))
+        operands = [all_ids, all_rows]
         return bind_collective(replace(collective, operands=tuple(map(aval_of, operands))), operands)
 
     def _value(self, atom: Atom) -> jax.Array:

@@ -162,6 +162,10 @@ class _Linker:
         """The result of a collective is one bundle, and stays one."""
         operands = self.pack([(register, None) for register in op.operands])
         rows = self.updates.sums.get(op.outputs[0])
+        if op.collective.num_replicas == 1:
+            assert rows is not None
+            self.updates.slot_of_sum[op.outputs[0]] = operands
+            return
         if rows is not None:
             slot = self.updates.slot_of_sum[op.outputs[0]] = self.sources.slot((Aval(rows.shape[:1], "int32"), rows))
             self.operations.append(LinkedCollective(replace(op.collective, sum_rows=rows.shape[0]), operands, slot))

@@ -4,6 +4,9 @@ A replica sums its gradients of rows with those of the others (`simdist.program.
 uses the sum, and the optimizer's rule leaves rows without a gradient alone, the update changes the rows of the sum and no others. Whether
 the rule does so is decided where parameter servers ask as well: `simdist.variables.optimizer_rule`.
 
+A single replica has nobody to sum with: its step itself adds rows with equal ids, and no collective runs. It gives rows only where its
+update takes them so; else it is traced again with tables (`simdist.strategies.synchronous.step_programs`).
+
 How many rows a sum has at most follows from the programs that are linked together. Replicas of other mains are taken to look up as many
 rows as those of this one; where that is wrong, the sum is a table, and the update goes over all of it: so it has both forms.
 

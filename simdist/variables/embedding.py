@@ -40,9 +40,8 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
     Under synchronous strategies the read is local. Of the gradient the replicas gather a row and eight bytes for each id, where that is
     less than an all-reduce of the table, the gradient goes to the optimizer as it is, and nothing compresses it. Rows with equal ids are
     added in the order of the replicas, then of the ids. A rule that leaves rows without a gradient alone (SGD without momentum, Adagrad)
-    changes these rows and no others. `CentralStorageStrategy` adds whole tables. One replica alone has nothing to gather: its gradient is a
-    table, as in JAX, and a step takes the seconds and the memory of making all of it and changing all rows. So with large tables two
-    replicas are far more than twice as fast as one: compare numbers of replicas from two on.
+    changes these rows and no others; so it does with one replica, which has nothing to gather. With another rule the gradient of one
+    replica is a table, as in JAX. `CentralStorageStrategy` adds whole tables.
 
     Args:
         table: a variable [n, ...], also one in shards.
@@ -122,7 +121,7 @@ def observed_rows(table: Variable, ids: HostArray) -> HostArray:
 def traced_lookup(tracer: Tracer, table: Variable, ids: jax.Array, padded: bool = False) -> jax.Array:
     """The rows of a table at this point of a step; where ids are padded, zeros for those below 0."""
     value = table.traced_value(tracer)
-    if not follows_lookups(tracer, table) or (padded and tracer.num_replicas > 1 and not table.moves_rows):
+    if not follows_lookups(tracer, table) or (padded and not table.moves_rows):
         note_whole_table(tracer, table, ids.size)
         return plain_lookup(value, ids, padded)
     if not ids.ndim:  # a number that stands in the step is no variable of its jaxpr; a list of it is
@@ -145,7 +144,7 @@ def _warn_of_columns(table: Variable, num_ids: int) -> None:
 
 
 def note_whole_table(tracer: Tracer, table: Variable, num_ids: int) -> None:
-    """Note a lookup that is not followed, where the strategy would follow none: it has one replica, or takes dense gradients."""
+    """Note a lookup that is not followed, where the strategy would follow none: it takes dense gradients, or nothing follows lookups."""
     _warn_of_columns(table, num_ids)
     options = tracer.options
     # Launched mains that fall back on dense gradients for one step have their tables apart.
@@ -156,9 +155,9 @@ def note_whole_table(tracer: Tracer, table: Variable, num_ids: int) -> None:
 
 def follows_lookups(tracer: Tracer, table: Variable) -> bool:
     """Whether a step notes which rows of a table it looks up: because it reads those alone, or because their gradients travel alone."""
-    if tracer.num_replicas == 1:
-        return table.moves_rows
     options = tracer.options
+    if tracer.num_replicas == 1 and (table.moves_rows or (options is not None and options.reads_rows)):
+        return table.moves_rows
     if options is None or not options.gathers_rows:
         return False
     return table.moves_rows or (tracer.in_replica and bool(table.shape))

@@ -24,7 +24,7 @@ from simdist.program.sparse_sums import rows_travel
 from simdist.program.tracing import Tracer
 from simdist.program.values import aval_of
 
-__all__ = ["GradientPolicy", "policy_of", "summed_over_replicas"]
+__all__ = ["GradientPolicy", "policy_of", "summed_over_replicas", "with_rows_apart"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,11 @@ class GradientPolicy:
         """The policy with which replicas agree that look up different numbers of rows, or rows of different tables; None: with this one."""
         if not self.gathers_rows:
             return None
-        return replace(self, by_rows=False) if self.tables_apart else replace(self, tables_apart=True)
+        return self.of_tables() if self.tables_apart else replace(self, tables_apart=True)
+
+    def of_tables(self) -> GradientPolicy:
+        """The same, where gradients of tables are tables."""
+        return replace(self, by_rows=False)
 
 
 def policy_of(tracer: Tracer) -> GradientPolicy:
@@ -92,6 +96,21 @@ def summed_over_replicas(tracer: Tracer, gradients: Sequence[jax.Array], variabl
     for number in reversed(apart):
         sums[number] = tracer.sparse_sum(gradients[number], number)
     return sums
+
+
+def with_rows_apart(tracer: Tracer, gradients: Sequence[jax.Array], variables: Sequence[VariableHandle]) -> list[jax.Array]:
+    """The gradients of a single replica: those of tables of which few rows were looked up may go to the update as rows.
+
+    Args:
+        tracer, gradients, variables: as of `summed_over_replicas`.
+    """
+    if not isinstance(tracer.options, GradientPolicy) or not tracer.options.gathers_rows or tracer.options.reads_rows:
+        return list(gradients)
+    policy = replace(tracer.options, tables_apart=False)
+    return [
+        tracer.sparse_sum(gradient, number) if _is_apart(tracer, policy, variable) else gradient
+        for number, (gradient, variable) in enumerate(zip(gradients, variables, strict=True))
+    ]
 
 
 def _is_apart(tracer: Tracer, policy: GradientPolicy, variable: VariableHandle) -> bool:

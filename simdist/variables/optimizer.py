@@ -21,7 +21,7 @@ from simdist.program.saved_parts import waiting_values
 from simdist.program.scope import current_scope
 from simdist.program.tracing import Tracer, active_tracer
 from simdist.variables.compressed_sum import CompressedSum
-from simdist.variables.gradient_sum import policy_of, summed_over_replicas
+from simdist.variables.gradient_sum import policy_of, summed_over_replicas, with_rows_apart
 from simdist.variables.handles import AnyVariable, own_variable, shown_name
 from simdist.variables.keras_copies import clips_with_update
 from simdist.variables.keras_objects import (
@@ -53,11 +53,10 @@ class Optimizer(WrappedAttributes):
         optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like.
         lazy_rows: of a table of which a step reads rows (`sd.embedding_lookup`), or whose gradients travel as rows between replicas, change
             only the rows that have a gradient; the slots of others stand still meanwhile, as with Keras on TensorFlow. All rows change
-            where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients never
-            travel as rows it has no effect, and warns: with one replica (`OneDeviceStrategy`, `MirroredStrategy` with one device), under
-            `CentralStorageStrategy`, with `sync_every` and with compression. So it does where they are clipped or a scale is taken off
-            them, and with rules that bring numbers of several rows together. Default False: the numbers are those of a dense gradient.
-            It makes a difference for rules whose slots decay (momentum, RMSprop, Adam).
+            where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients are
+            never rows it has no effect, and warns: under `CentralStorageStrategy`, with `sync_every` and with compression. So it does where
+            they are clipped or a scale is taken off them, and with rules that bring numbers of several rows together. Default False: the
+            numbers are those of a dense gradient. It makes a difference for rules whose slots decay (momentum, RMSprop, Adam).
 
     Raises:
         InvalidArgumentError: a Keras `MultiOptimizer`.
@@ -150,6 +149,8 @@ class Optimizer(WrappedAttributes):
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
             gradients, has_scale = self._summed(tracer, gradients, variables[:count])
             new_values = maxima_over_replicas(tracer, new_values)
+        elif tracer.in_replica and tracer.num_replicas == 1:
+            gradients = with_rows_apart(tracer, gradients, variables[:count])
         if variables:
             rule = self._rule(state_of)
             require_counting(rule, variables)
@@ -162,7 +163,7 @@ class Optimizer(WrappedAttributes):
     def _warned(self, tracer: Tracer, variables: Sequence[Variable], sums: Sequence[jax.Array], operands: Sequence[jax.Array]) -> bool:
         """Say for which tables `lazy_rows` has no effect; return whether there are any."""
         whole = [variable.name for variable in variables if variable.ref() in tracer.whole_tables]
-        if whole or not tracer.in_replica or tracer.num_replicas == 1 or policy_of(tracer).reads_rows:
+        if whole or not tracer.in_replica or policy_of(tracer).reads_rows:
             return warn_of_whole_tables(whole)
         changed = [variable for variable, total, operand in zip(variables, sums, operands, strict=True) if total is not operand]
         return warn_of_changed_sums([variable.name for variable in changed if variable.ref() in tracer.tables])

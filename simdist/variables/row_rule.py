@@ -230,9 +230,9 @@ def warn_of_whole_tables(names: Sequence[str]) -> bool:
     """Say for which tables lazy_rows=True has no effect, and whether there are any."""
     if names:
         warnings.warn(
-            f"lazy_rows=True has no effect on {', '.join(names)} here: gradients do not travel as rows with one replica, under "
-            "CentralStorageStrategy, with sync_every and with compression, so each update changes all rows, as without lazy_rows. Leave it "
-            "out, or train with several replicas or parameter servers.",
+            f"lazy_rows=True has no effect on {', '.join(names)} here: gradients are tables under CentralStorageStrategy, with sync_every, "
+            "with compression, and where a step of one replica changes them or uses them elsewhere, too. Each update changes all rows, as "
+            "without lazy_rows. Leave it out, or give the optimizer the gradients as they are, under another strategy.",
             DenseUpdateWarning,
             stacklevel=4,
         )

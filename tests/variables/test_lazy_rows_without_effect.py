@@ -48,16 +48,16 @@ def test_where_rows_do_not_stay_it_says_so_once(name: str) -> None:
         warnings.simplefilter("always")
         table = trained(strategy)
     stays = bool(np.isclose(table[1, 0], 1.0 - 0.1 * strategy.num_replicas_in_sync))
-    assert stays == (name == "mirrored, two devices")
+    assert stays == ("central" not in name)
     said = [warning for warning in found if warning.category is DenseUpdateWarning]
     assert [str(warning.message).startswith("lazy_rows=True has no effect on table") for warning in said] == [True] * (not stays)
 
 
-@pytest.mark.parametrize("kind", ["mirrored", "parameter servers"])
+@pytest.mark.parametrize("kind", ["one device", "mirrored, two devices", "parameter servers"])
 @pytest.mark.parametrize("options", [{}, {"global_clipnorm": 100.0}], ids=["plain", "clipped"])
 def test_where_sums_of_rows_are_clipped_it_says_so_once(kind: str, options: dict[str, Any]) -> None:
     cluster = sd.Cluster({"worker": 1, "ps": 1})
-    strategy = sd.MirroredStrategy(2) if kind == "mirrored" else sd.ParameterServerStrategy(cluster, mode="sync")
+    strategy = sd.ParameterServerStrategy(cluster, mode="sync") if kind == "parameter servers" else STRATEGIES[kind]()
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         table = trained(strategy, **options)

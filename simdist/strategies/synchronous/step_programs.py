@@ -12,7 +12,7 @@ from simdist.program.replica_programs import ReplicaPrograms
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.linking import link
 from simdist.runtime.linking_kernels import KnownKernels
-from simdist.runtime.row_sums import most_ids
+from simdist.runtime.row_sums import kept_rows, most_ids
 from simdist.runtime.updating import prepare
 from simdist.variables.layout import Layout
 
@@ -48,10 +48,24 @@ class StepPrograms:
             linked = kept.get(known, lambda: self._link(programs))
         return linked
 
-    def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
+    def take_rows(self, fn: StepFunction, programs: Sequence[Program]) -> bool:
+        """Whether updates take all gradients of rows that a single replica gives them; several can always add them up as tables."""
+        given = programs[0].collectives
+        if not given or given[0].num_replicas > 1:
+            return True
+        known, kept = tuple(programs), self._linked.get(fn, _none_linked)
+        if known in kept and kept.get(known, list)[0].version == self.layout.version:
+            return True
+        self._prepare(programs)
+        return len(kept_rows(programs[0], 0, most_ids(programs))) == len(given)
+
+    def _prepare(self, programs: Sequence[Program]) -> None:
         for local_rank, program in enumerate(programs):
             self.require_own(program)
             prepare(program, self.layout, local_rank)
+
+    def _link(self, programs: Sequence[Program]) -> list[LinkedProgram]:
+        self._prepare(programs)
         num_ids, kernels = most_ids(programs), KnownKernels()
         return [link(program, self.layout, local_rank, num_ids, kernels) for local_rank, program in enumerate(programs)]
 

@@ -222,7 +222,7 @@ class SynchronousStrategy(ReplicatedStrategy):
         calls = fn.bind_for_each(args, kwargs, [arguments.resolver(local_rank) for local_rank in range(len(self.local_members))])
         try:
             with context.stepping(self):
-                programs = self._traced(fn).programs(calls)
+                programs = self._programs(fn, calls)
         except StopIteration:
             raise OutOfRangeError("The dataset has run out. Ask for fewer steps, or end it with .repeat().") from None
         for value in arguments.parts:
@@ -237,6 +237,12 @@ class SynchronousStrategy(ReplicatedStrategy):
                 arguments.align()
         self.policy.after(self, programs)
         return outcome
+
+    def _programs(self, fn: StepFunction, calls: Sequence[BoundCall]) -> list[Program]:
+        """The programs of the replicas that are driven here."""
+        traced = self._traced(fn)
+        programs = traced.programs(calls)
+        return programs if self.programs.take_rows(fn, programs) else traced.programs_of_tables(calls)
 
     def _run(self, fn: StepFunction, calls: Sequence[BoundCall], programs: Sequence[Program]) -> StepOutcome:
         self.require_program()
