@@ -89,10 +89,18 @@ class Chain(ServerRecovery):
         if error is not None:
             self._break()
             return
-        start, end = self.follower.processor.occupy_for(self.clock.now, change.seconds)
+        start, end = self._occupy(change)
         if start > self.clock.now:
             change.cause = NO_CAUSE
         self.clock.after(end - self.clock.now, self._repeated, (change, process, self.follower.process, start, end))
+
+    def _occupy(self, change: Change) -> tuple[float, float]:
+        """Let the follower's device repeat a change: at its pace, whatever has slowed the server down."""
+        now, processor = self.clock.now, self.follower.processor
+        if not change.costs:
+            return processor.occupy_for(now, 0.0)
+        busy = [processor.occupy(now, cost) for cost in change.costs]
+        return busy[0][0], busy[-1][1]
 
     def _repeated(self, what: tuple[Change, Incarnation, Incarnation, float, float]) -> None:
         change, process, copier, start, end = what

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from simdist.caches import BoundedCache
-from simdist.cost.flops import cost_of
+from simdist.cost.flops import Cost, cost_of
 from simdist.errors import UnavailableError
 from simdist.ledger.entry import Site
 from simdist.ledger.ledger import Ledger
@@ -111,7 +111,7 @@ class Committer(Protocol):
         """What takes these groups back to their present versions."""
         ...
 
-    def secure(self, size_bytes: int, seconds: float, undo: Callable[[], None], done: Callable[[], None]) -> None:
+    def secure(self, size_bytes: int, costs: Sequence[Cost], undo: Callable[[], None], done: Callable[[], None]) -> None:
         """See to it that a change survives a crash; then `done` is called."""
         ...
 
@@ -121,6 +121,7 @@ class GroupChange:
     """What a round makes of one group: the updates that are combined, how if they are several, and when the device is busy with it.
 
     Attributes:
+        costs: of what the device computes for it.
         cause: the number of the record that it waits for; -1: the one before on this device.
     """
 
@@ -128,6 +129,7 @@ class GroupChange:
     combined: CombinedUpdate | None
     start_s: float
     end_s: float
+    costs: Sequence[Cost]
     cause: int
 
     @property
@@ -202,7 +204,7 @@ class RoundServer:
     def _confirm_again(self, caller: RoundCaller, leg: Leg) -> None:
         """It was called before: what it asks for is applied, but may not be safe yet."""
         record = self.server.task.processor.last
-        self.server.secure(0, 0.0, lambda: None, lambda: caller.applied(leg, record))
+        self.server.secure(0, (), lambda: None, lambda: caller.applied(leg, record))
 
     def _begin(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation, cause: int = NO_CAUSE) -> None:
         """Occupy the device for a round, after the record `cause`; -1: after what the device did before."""
@@ -213,10 +215,10 @@ class RoundServer:
         for updates in in_order([self.kept.get(ticket, ()) for ticket in complete.tickets]):
             one = self._as_one([kept.update for kept in updates])
             first = updates[0]
-            start, end = task.occupy(now, first.priced.costs[first.update.number] if one is None else cost_of_change(one.update.kernel))
-            if one is not None:
-                _, end = task.occupy(now, cost_of(one.kernel))
-            changes.append(GroupChange(updates, one, start, end, NO_CAUSE if changes or start > now else cause))
+            costs = [first.priced.costs[first.update.number]] if one is None else [cost_of_change(one.update.kernel), cost_of(one.kernel)]
+            busy = [task.occupy(now, cost) for cost in costs]
+            start, end = busy[0][0], busy[-1][1]
+            changes.append(GroupChange(updates, one, start, end, costs, NO_CAUSE if changes or start > now else cause))
         self.server.clock.after(end - now, self._apply, (complete, changes, caller, leg, process))
 
     def _as_one(self, updates: Sequence[Apply]) -> CombinedUpdate | None:
@@ -251,8 +253,8 @@ class RoundServer:
             self.applied = complete.clock
             self.kept = {**kept, **self.kept}
 
-        record, process_s = task.processor.last if changes else NO_CAUSE, sum(change.end_s - change.start_s for change in changes)
-        self.server.secure(0, process_s, undo, lambda: caller.applied(leg, record))
+        record, costs = task.processor.last if changes else NO_CAUSE, [cost for change in changes for cost in change.costs]
+        self.server.secure(0, costs, undo, lambda: caller.applied(leg, record))
         self._go_on()
         for listener in self.server.updated if changes else ():
             listener(task.name)

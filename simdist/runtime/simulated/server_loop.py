@@ -108,7 +108,7 @@ class ServerLoop:
         update, seen = part.update, self.remembered
         assert update is not None
         if seen.has(push, part):
-            self.secure(0, 0.0, lambda: None, lambda: push.confirm(part, self.clock.now))
+            self.secure(0, (), lambda: None, lambda: push.confirm(part, self.clock.now))
             return
         read_version = push.read_versions.get(update.group)
         rule = None if update.of_rule is None else update.of_rule.reference()
@@ -123,7 +123,7 @@ class ServerLoop:
             rounds.take_back(ticket.number, kept)
             seen.take_back(push, part)
 
-        self.secure(int(push.plan.loaded(part).size_bytes), 0.0, undo, lambda: push.confirm(part, self.clock.now))
+        self.secure(int(push.plan.loaded(part).size_bytes), (), undo, lambda: push.confirm(part, self.clock.now))
 
     def _not_averaged(self, kept: KeptUpdate) -> FailedPreconditionError:
         names = ", ".join(cell.name for cell in self.states.groups[kept.update.group].cells if cell.kind == "parameter")
@@ -175,12 +175,12 @@ class ServerLoop:
 
         return take_back
 
-    def secure(self, size_bytes: int, seconds: float, undo: Callable[[], None], done: Callable[[], None]) -> None:
+    def secure(self, size_bytes: int, costs: Sequence[Cost], undo: Callable[[], None], done: Callable[[], None]) -> None:
         """See to it that a change survives a crash; then `done` is called."""
         if self.recovery is None:
             done()
         else:
-            self.recovery.changed(Change(size_bytes, seconds, undo, done))
+            self.recovery.changed(Change(size_bytes, costs, undo, done))
 
     def _apply(self, planned: Planned) -> None:
         push, part, process = planned.push, planned.part, planned.process
@@ -220,12 +220,12 @@ class ServerLoop:
         if take_back is None:
             push.confirm(part, end, last)
         else:
-            self._secure_update(push, part, end - start, take_back if is_new else None)
+            self._secure_update(push, part, take_back if is_new else None)
         if is_new:
             for listener in self.updated:
                 listener(self.task.name)
 
-    def _secure_update(self, push: Pushing, part: ServerCall, seconds: float, take_back: Callable[[], None] | None) -> None:
+    def _secure_update(self, push: Pushing, part: ServerCall, take_back: Callable[[], None] | None) -> None:
         """Confirm an update when it will survive a crash; `take_back` is None where it was applied before."""
         update, last = part.update, self.task.processor.last
         assert update is not None
@@ -236,7 +236,8 @@ class ServerLoop:
                 self.remembered.take_back(push, part)
 
         size_bytes = 0 if take_back is None else int(push.plan.loaded(part).size_bytes)
-        self.secure(size_bytes, seconds, undo, lambda: push.confirm(part, self.clock.now, last))
+        costs = () if take_back is None else (push.priced.costs[update.number],)
+        self.secure(size_bytes, costs, undo, lambda: push.confirm(part, self.clock.now, last))
 
     def commit(
         self,

@@ -9,10 +9,11 @@ Taught in lesson 07.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from simdist.cost.flops import Cost
 from simdist.program.values import Bundle, num_bytes
 from simdist.runtime.simulated.task import Incarnation, Task
 from simdist.runtime.state import GroupStates
@@ -42,7 +43,7 @@ class Change:
 
     Attributes:
         size_bytes: of what a copy of the server needs to repeat it.
-        seconds: how long its computation has taken.
+        costs: of what a device computes for it, in order; none where there is nothing to compute.
         undo: takes it back.
         done: is called when it will survive a crash of the server.
         is_safe: whether it does.
@@ -50,7 +51,7 @@ class Change:
     """
 
     size_bytes: int
-    seconds: float
+    costs: Sequence[Cost]
     undo: Callable[[], None]
     done: Callable[[], None]
     is_safe: bool = field(default=False, init=False)

@@ -100,3 +100,22 @@ def test_a_copy_that_was_given_up_does_not_stand_for_the_one_after_it(copied: bo
     else:
         with pytest.raises(UnavailableError, match="ps:0 has lost its variables"):
             training.count.numpy()
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "sync"}], ids=["async", "sync"])
+@pytest.mark.parametrize("fault", ["slow", "pause"])
+def test_the_copy_of_a_slow_or_paused_server_repeats_its_changes_at_its_pace(options: Any, fault: str) -> None:
+    hardware = {"ps": sd.hardware.Device(launch_overhead=0.1), "worker": sd.hardware.Device()}
+    cluster = sd.Cluster({"worker": 1, "ps": 2}, hardware=hardware, numerics="off")
+    if fault == "slow":
+        cluster.faults.slow("ps:0", 4.0, at=0.0)
+    else:
+        cluster.faults.pause("ps:0", at=0.05, until=0.35)  # while it applies the update
+    strategy = sd.ParameterServerStrategy(cluster, recovery="replica", **options)
+    with strategy.scope():
+        count = sd.Variable(np.zeros(2, np.float32), name="count")
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(sd.function(lambda: count.assign_add([1.0, 1.0])))
+    coordinator.join()
+    seconds = {span.category: span.end_s - span.start_s for span in cluster.trace.spans}
+    assert (seconds["apply"], seconds["copy"]) == (pytest.approx(0.4), pytest.approx(0.1))

@@ -142,7 +142,7 @@ def test_a_change_is_confirmed_when_the_copy_has_it_or_there_is_none() -> None:
     events: list[str] = []
 
     def change(name: str) -> server_recovery.Change:
-        return server_recovery.Change(8, 0.0, lambda: events.append(f"{name} undone"), lambda: events.append(f"{name} done"))
+        return server_recovery.Change(8, (), lambda: events.append(f"{name} undone"), lambda: events.append(f"{name} done"))
 
     kept.changed(change("first"))
     kept.changed(change("second"))
