@@ -307,3 +307,23 @@ def test_every_closure_ends_whatever_is_silent_for_a_while(faults: list[tuple[st
 @given(FAULTS)
 def test_every_closure_ends_whatever_is_silent_for_a_while_in_many_runs(faults: list[tuple[str, str, str, float, float, bool]]) -> None:
     survives(faults)
+
+
+@pytest.mark.parametrize("pause_s", [(0.02, 0.05), (0.05, 0.35)], ids=["within", "beyond its end"])
+def test_a_round_that_a_paused_server_applies_ends_later_by_the_length_of_the_pause(pause_s: tuple[float, float]) -> None:
+    hardware = {"ps": sd.hardware.Device(launch_overhead=0.1), "worker": sd.hardware.Device()}
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, hardware=hardware, numerics="off")
+    begin_s, end_s = pause_s
+    cluster.faults.pause("ps:0", at=begin_s, until=end_s)
+    strategy = sd.ParameterServerStrategy(cluster, mode="sync")
+    with strategy.scope():
+        count = sd.Variable(0.0)
+    coordinator = sd.ClusterCoordinator(strategy)
+    step = sd.function(lambda: count.assign_add(count.value * 0.0 + 1.0))
+    closures = [coordinator.schedule(step) for _ in range(2)]
+    coordinator.join()
+    assert [closure.state for closure in closures] == ["ready", "ready"]
+    first, second = [span for span in cluster.trace.spans if span.category == "apply"]
+    read = [span for span in cluster.trace.spans if span.category == "read"][1]
+    assert first.end_s - first.start_s == pytest.approx(0.1 + end_s - begin_s)
+    assert second.end_s - second.start_s == pytest.approx(0.1) and first.end_s < read.end_s < second.start_s

@@ -93,10 +93,14 @@ class PlannedUpdates:
     def add(self, planned: Planned) -> None:
         """Plan one more, after all others."""
         planned.known = self.num_changes
-        self._busy_until_s = planned.end_s
+        self.occupied(planned.end_s)
         if planned.start_s > planned.received_s:
             self.waiting.append(planned)
         self.clock.after(planned.end_s - planned.received_s, self.due, planned)
+
+    def occupied(self, end_s: float) -> None:
+        """The device works until then for others, at updates or at a round: also that stands still with the process."""
+        self._busy_until_s = end_s
 
     def forget_ended(self) -> None:
         """Keep no update that is over, and not the variables of its program."""

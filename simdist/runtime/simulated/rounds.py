@@ -13,7 +13,7 @@ Distributed Synchronous SGD, 2016.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from simdist.caches import BoundedCache
@@ -111,6 +111,10 @@ class Committer(Protocol):
         """What takes these groups back to their present versions."""
         ...
 
+    def occupied(self, end_s: float) -> None:
+        """The device is busy with a round until then."""
+        ...
+
     def secure(self, size_bytes: int, costs: Sequence[Cost], undo: Callable[[], None], done: Callable[[], None]) -> None:
         """See to it that a change survives a crash; then `done` is called."""
         ...
@@ -137,6 +141,30 @@ class GroupChange:
         """The one that changes."""
         return self.updates[0].update.group if self.combined is None else self.combined.update.group
 
+    def after_pause(self, from_s: float, until_s: float) -> GroupChange:
+        """The same where the process has stood still: what was not over comes later by the length of the pause."""
+        start_s, end_s = [moment if moment < from_s else moment + until_s - from_s for moment in (self.start_s, self.end_s)]
+        return replace(self, start_s=start_s, end_s=end_s)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundWork:
+    """A round that is being applied.
+
+    Attributes:
+        complete, caller, leg: as the coordinator has called.
+        process: that applies it.
+        changes: of groups, in order.
+        end_s: when all of them are over.
+    """
+
+    complete: Round
+    caller: RoundCaller
+    leg: Leg
+    process: Incarnation
+    changes: Sequence[GroupChange]
+    end_s: float
+
 
 class RoundServer:
     """The rounds of one coordinator at one server.
@@ -156,7 +184,7 @@ class RoundServer:
         self._waiting: list[tuple[int, Callable[[Leg], None], Leg]] = []
         self._listeners: list[Callable[[], object]] = []  # when one more round is applied; no messages, so a crash loses none
         self._later: dict[int, tuple[Round, RoundCaller, Leg, Incarnation]] = {}
-        self._applying = -1
+        self._work: RoundWork | None = None  # what is being applied
         self._lost: set[int] = set()  # tickets with updates that were lost with the server's memory
         self._averaged: dict[tuple[int, int, int], Hashable] = {}  # of a round, a group, and the n-th update of each ticket
         self._combined: BoundedCache[tuple[Apply, ...], CombinedUpdate] = BoundedCache(KEPT_COMBINATIONS)
@@ -196,7 +224,7 @@ class RoundServer:
         """A round is complete: it is applied when the device is free, after the rounds before it."""
         if complete.clock < self.applied:
             self._confirm_again(caller, leg)
-        elif complete.clock > self.applied or self._applying == complete.clock:
+        elif complete.clock > self.applied or self._work is not None:
             self._later[complete.clock] = complete, caller, leg, process
         else:
             self._begin(complete, caller, leg, process, caller.cause)
@@ -208,7 +236,6 @@ class RoundServer:
 
     def _begin(self, complete: Round, caller: RoundCaller, leg: Leg, process: Incarnation, cause: int = NO_CAUSE) -> None:
         """Occupy the device for a round, after the record `cause`; -1: after what the device did before."""
-        self._applying = complete.clock
         task, now = self.server.task, self.server.clock.now
         changes: list[GroupChange] = []
         end = now
@@ -219,16 +246,29 @@ class RoundServer:
             busy = [task.occupy(now, cost) for cost in costs]
             start, end = busy[0][0], busy[-1][1]
             changes.append(GroupChange(updates, one, start, end, costs, NO_CAUSE if changes or start > now else cause))
-        self.server.clock.after(end - now, self._apply, (complete, changes, caller, leg, process))
+        if changes:
+            self.server.occupied(end)
+        self._plan(RoundWork(complete, caller, leg, process, changes, end))
+
+    def _plan(self, work: RoundWork) -> None:
+        self._work = work
+        self.server.clock.after(work.end_s - self.server.clock.now, self._apply, work)
+
+    def stood_still(self, from_s: float, until_s: float) -> None:
+        """The process goes on after a pause: what it applies ends later by the length of the pause, as all that it has received."""
+        work = self._work
+        if work is not None and work.end_s > from_s:
+            changes = [change.after_pause(from_s, until_s) for change in work.changes]
+            self._plan(replace(work, changes=changes, end_s=max([until_s, *(change.end_s for change in changes)])))
 
     def _as_one(self, updates: Sequence[Apply]) -> CombinedUpdate | None:
         # Updates that change nothing here are counted as the one that the round makes of them.
         return None if len(updates) == 1 or not updates[0].cells else self._combined.get(tuple(updates), lambda: combined(updates))
 
-    def _apply(self, work: tuple[Round, list[GroupChange], RoundCaller, Leg, Incarnation]) -> None:
-        complete, changes, caller, leg, process = work
+    def _apply(self, work: RoundWork) -> None:
+        complete, changes, caller, leg = work.complete, work.changes, work.caller, work.leg
         task = self.server.task
-        if not process.alive:
+        if work is not self._work or not work.process.alive:
             return
         if task.held is not None:
             task.held.append((self._apply, work))
@@ -239,11 +279,11 @@ class RoundServer:
             for change in changes:
                 self._change(complete.clock, change)
         except UnavailableError as lost:
-            self._applying = -1
+            self._work = None
             caller.fail(lost)
             self._go_on()
             return
-        kept, self.applied, self._applying = self.kept, complete.clock + 1, -1
+        kept, self.applied, self._work = self.kept, complete.clock + 1, None
         self.kept = {ticket: updates for ticket, updates in kept.items() if not updates or updates[0].clock >= self.applied}
         self._averaged = {key: kernel for key, kernel in self._averaged.items() if key[0] >= self.applied}
         self._tell_lost(complete)
@@ -303,7 +343,7 @@ class RoundServer:
         """The process has died: nobody waits here any more."""
         self._waiting.clear()
         self._later.clear()
-        self._applying = -1
+        self._work = None
 
     def forget(self) -> None:
         """What was in the memory of the process is lost: the updates that wait for their round."""

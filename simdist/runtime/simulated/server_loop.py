@@ -152,6 +152,16 @@ class ServerLoop:
 
     # -- surviving a crash ----------------------------------------------------------------------------------------
 
+    def occupied(self, end_s: float) -> None:
+        """The device is busy with a round until then."""
+        self.planned.occupied(end_s)
+
+    def stood_still(self, from_s: float, until_s: float) -> None:
+        """The task goes on after a pause."""
+        self.planned.stood_still(from_s, until_s)
+        for rounds in self.rounds:
+            rounds.stood_still(from_s, until_s)
+
     def died(self) -> None:
         """The process has died."""
         self.planned.clear()

@@ -118,7 +118,7 @@ class World(CrashesAndRestarts):
         self.silence = Silence(self.clock, self.transport, self.listeners)
         self.detection = Detection(self.clock, self.trace, self.tasks, MailToChief(self.routes, self.silence, self.chief))
         self.silence.changed.append(self.detection.expect_change)
-        self.silence.went_on.append(lambda task, since_s: self.servers[task.name].planned.stood_still(since_s, self.now))
+        self.silence.went_on.append(lambda task, since_s: self.servers[task.name].stood_still(since_s, self.now))
         self.left: set[str] = set()  # tasks that are members no longer
         self.clock.absences = lambda: absences(self.tasks.values(), self.left, self.detection.membership)
         self.is_foreseeable = True  # until a fault has begun that loses messages, or changes their time
