@@ -24,9 +24,21 @@ from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.processor import Processor
 from simdist.runtime.simulated.taking_part import TakesPart
 from simdist.runtime.simulated.world import World
-from simdist.runtime.step_versions import StepVersions
+from simdist.runtime.step_versions import PresentVersions, StepVersions
 
-__all__ = ["SimulatedReplica"]
+__all__ = ["SimulatedReplica", "TimedVersions"]
+
+
+class TimedVersions(StepVersions):
+    """The versions that a step makes, on devices.
+
+    Attributes:
+        ends_s: when a device has made a version, by the group, the number of the version in this step and the device.
+    """
+
+    def __init__(self, states: PresentVersions) -> None:
+        super().__init__(states)
+        self.ends_s: dict[tuple[int, int, str], float] = {}
 
 
 class SimulatedReplica(TakesPart):
@@ -49,7 +61,7 @@ class SimulatedReplica(TakesPart):
         world: World,
         member: Member,
         priced: PricedProgram,
-        versions: StepVersions,
+        versions: TimedVersions,
         collective_group: CollectiveGroup | None,
         leads: bool = True,
         lanes: ReplicaLanes | None = None,
@@ -120,10 +132,13 @@ class SimulatedReplica(TakesPart):
         part, now = op.parts[number], self.clock.now
         before = self.updates.get(part.group, 0)
         device = self._where(part)
-        # A central variable is changed once, for all; of copies, each replica changes its own.
-        pays = device == self.device or not self.versions.known(part.group, before + 1)
-        processor = self.world.processor(device)
-        start, end = processor.occupy(now, self.priced.costs[part.number]) if pays else (now, now)
+        processor, key = self.world.processor(device), (part.group, before + 1, device)
+        # A central variable is changed once, for all, who wait for it; of copies, each replica changes its own.
+        if (end := self.versions.ends_s.get(key)) is not None:
+            start = end = max(now, end)
+        else:
+            start, end = processor.occupy(now, self.priced.costs[part.number])
+            self.versions.ends_s[key] = end
         self.waits_for = "its device"
         self.clock.after(end - now, self._changed, (op, operands, number, processor, before, start, end))
         return PENDING
@@ -148,6 +163,8 @@ class SimulatedReplica(TakesPart):
                     start = processor.began(start, end)
                 version = self.states.versions[part.group] + before + 1
                 self._note_changed(part, processor, start, end, version)
+            else:
+                self.processor.last = max(self.processor.last, processor.last)
             pending = self._update_from(op, operands, number + 1)
         except Exception as error:
             self.step.fail(error)

@@ -18,10 +18,9 @@ from simdist.runtime.replicas import Communication, Member, Process
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.pricing import PricedProgram
-from simdist.runtime.simulated.replica_runtime import SimulatedReplica
+from simdist.runtime.simulated.replica_runtime import SimulatedReplica, TimedVersions
 from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
-from simdist.runtime.step_versions import StepVersions
 from simdist.simulation.fiber import current_fiber, words
 
 __all__ = ["ReplicaStep"]
@@ -137,7 +136,7 @@ class ReplicaStep:
         self.collective_group = (
             CollectiveGroup(world, members, communication, plans, self._dropped) if self.own_collective_group else collective_group
         )
-        self.versions = StepVersions(world.states)
+        self.versions = TimedVersions(world.states)
         self.lanes = world.ledger.lanes(len(local))
         self.replicas: list[RunningReplica] = []
         self.late: set[int] = set()

@@ -222,3 +222,25 @@ def test_an_average_of_local_steps_does_not_count() -> None:
     for _ in range(4):
         step()
     assert cluster.world.tasks["worker:1"].steps == 4
+
+
+@pytest.mark.parametrize("compute_devices", [2, 3, ["cpu:0", "gpu:0"]])
+def test_a_central_variable_is_changed_once_for_all_replicas_which_wait_for_it(compute_devices: Any) -> None:
+    cluster = sd.Cluster({"worker": 1}, hardware=sd.hardware.Device(launch_overhead=0.1), numerics="off")
+    strategy = sd.CentralStorageStrategy(compute_devices, cluster=cluster)
+    with strategy.scope():
+        weights = sd.Variable(np.ones(2, np.float32))
+        optimizer = sd.Optimizer(sd.keras.optimizers.SGD(0.1))
+
+    def replica() -> None:
+        _, gradients = sd.value_and_grad(lambda: weights.value.sum(), [weights])()
+        optimizer.apply_gradients(zip(gradients, [weights], strict=True))
+
+    step = sd.function(lambda: strategy.run(replica))
+    for _ in range(2):
+        step()
+    applied = [span for span in cluster.trace.spans if span.category == "apply"]
+    assert [(span.lane, span.facts["version"]) for span in applied] == [("worker:0/cpu:0", 1), ("worker:0/cpu:0", 2)]
+    assert cluster.now == pytest.approx(0.4, abs=1e-3)
+    seconds = cluster.trace.critical_path().seconds
+    assert (seconds["apply"], seconds["compute"]) == (pytest.approx(0.2, abs=1e-6), pytest.approx(0.2, abs=1e-6))
