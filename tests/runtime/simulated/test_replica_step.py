@@ -244,3 +244,21 @@ def test_a_central_variable_is_changed_once_for_all_replicas_which_wait_for_it(c
     assert cluster.now == pytest.approx(0.4, abs=1e-3)
     seconds = cluster.trace.critical_path().seconds
     assert (seconds["apply"], seconds["compute"]) == (pytest.approx(0.2, abs=1e-6), pytest.approx(0.2, abs=1e-6))
+
+
+@pytest.mark.parametrize("until_s", [0.05 + 0.08, 0.05 + 0.18])
+def test_all_replicas_wait_for_the_change_of_a_central_variable_that_a_pause_puts_off(until_s: float) -> None:
+    def main() -> None:
+        strategy = sd.CentralStorageStrategy(2)
+        with strategy.scope():
+            total = sd.Variable(np.float32(0.0), aggregation=sd.VariableAggregation.SUM)
+        for _ in range(2):
+            strategy.run(sd.function(lambda: total.assign_add(np.float32(1.0))))
+        assert float(total) == 4.0
+
+    cluster = sd.Cluster({"worker": 1}, hardware=sd.hardware.Device(launch_overhead=0.1))
+    cluster.faults.pause("worker:0", at=0.05, until=until_s)
+    cluster.launch(main).join()
+    first, second = cluster.trace.spans.where(category="apply")
+    assert (first.start_s, first.end_s) == (pytest.approx(0.0, abs=1e-5), until_s)
+    assert (second.start_s, second.end_s) == pytest.approx((until_s, until_s + 0.1), abs=1e-4)
