@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from simdist.arguments import name_of_function
 from simdist.data.batch import Batch
-from simdist.data.functions import each
-from simdist.data.leaves import Element, ElementFunction, flatten, spec_of, unflatten
+from simdist.data.functions import each, varying_axes, varying_spec
+from simdist.data.leaves import Element, ElementFunction, flatten, unflatten
 from simdist.data.nodes import INFINITE, Node, Pass, Spec, Transform
 from simdist.data.reach import reached
 from simdist.data.sources import blank_element, probed_elements
@@ -115,7 +115,8 @@ class Scan(Transform):
             result = self.stepped(State(self.initial, self.fn), element)
         finally:
             reach.put_back()
-        return result.structure, tuple(map(spec_of, result.leaves()))
+        varying = [varying_axes(self.source.spec()[1], element)]
+        return result.structure, tuple(varying_spec([leaf], varying) for leaf in result.leaves())
 
 
 def require_end(node: Node, what: str) -> None:

@@ -27,6 +27,13 @@ def test_element_spec_knows_which_first_axes_vary():
     assert [spec.shape for spec in beside.element_spec] == [(1,), (None,), (2,)]
 
 
+def test_element_spec_of_a_scan_knows_which_first_axes_vary():
+    scanned = Dataset.range(5).batch(3).scan(0, lambda state, b: (state + 1, (state, b, np.ones(2))))
+    assert [spec.shape for spec in scanned.element_spec] == [(), (None,), (2,)]
+    full = Dataset.range(6).batch(3, drop_remainder=True).scan(0, lambda state, b: (state, b))
+    assert full.element_spec.shape == (3,)
+
+
 def test_element_spec_of_a_map_knows_what_differs_among_the_first_elements():
     full = Dataset.range(8).batch(4, drop_remainder=True)
     assert full.map(lambda b: b * 2).element_spec.shape == (4,)
