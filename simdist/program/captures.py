@@ -15,7 +15,12 @@ import jax
 import jax.core
 from jax.extend import core as jex_core
 
-__all__ = ["Captures", "captures"]
+from simdist.errors import InvalidArgumentError
+
+__all__ = ["Captures", "captures", "require_no_loop"]
+
+LOOPS = {"scan": "scan", "fori_loop": "fori_loop", "while_body": "while_loop", "while_cond": "while_loop"}
+"""What JAX says that a function is traced for, of the bodies of its loops; how the loops are called."""
 
 _epoch = jax.make_user_context(0)  # part of the key under which JAX remembers a jaxpr; 0: outside of steps
 
@@ -52,13 +57,17 @@ class Captures:
         Args:
             outermost: the trace of the step.
         """
-        with jex_core.take_current_trace() as trace:
-            inner: object = trace
-        while inner is not outermost and inner is not None:
-            if type(inner).__name__ == "DynamicJaxprTrace":
-                self._has_read = True
-                return
-            inner = getattr(inner, "parent_trace", None)
+        self._has_read = self._has_read or _is_inside(outermost)
+
+    def taken(self, outermost: jax.core.Trace | None) -> None:
+        """Something is taken: where JAX remembers a function that takes it, the next call of that function takes what comes next.
+
+        Args:
+            outermost: as of `read`.
+        """
+        if _is_inside(outermost):
+            self._has_read = True
+            self.changed()
 
     def changed(self) -> None:
         """What may have been read has another value from now on."""
@@ -69,6 +78,40 @@ class Captures:
         has_read, self._has_read = self._has_read, False
         self.epoch += has_read
         return has_read
+
+
+def _inner_traces(outermost: jax.core.Trace | None) -> Iterator[object]:
+    """The traces within the outermost one of a step, the innermost first."""
+    with jex_core.take_current_trace() as trace:
+        inner: object = trace
+    while inner is not outermost and inner is not None:
+        yield inner
+        inner = getattr(inner, "parent_trace", None)
+
+
+def _is_inside(outermost: jax.core.Trace | None) -> bool:
+    """Whether the function that runs is one that JAX may remember."""
+    return any(type(inner).__name__ == "DynamicJaxprTrace" for inner in _inner_traces(outermost))
+
+
+def require_no_loop(outermost: jax.core.Trace | None, what: str, instead: str) -> None:
+    """Refuse what differs from turn to turn in the body of a loop of JAX, which is traced once for all its turns.
+
+    Args:
+        outermost: the trace of the step.
+        what: is refused, as the beginning of a sentence that goes on with "each turn would get the same".
+        instead: what to write.
+
+    Raises:
+        InvalidArgumentError: the body of a loop runs.
+    """
+    for inner in _inner_traces(outermost):
+        traced_for = getattr(getattr(getattr(inner, "frame", None), "debug_info", None), "traced_for", None)
+        if traced_for in LOOPS:
+            raise InvalidArgumentError(
+                f"{what} inside the body of a jax.lax.{LOOPS[traced_for]}, which is traced once: each turn would get the same. "
+                f"Write the loop in Python, or {instead}."
+            )
 
 
 captures = Captures()

@@ -103,6 +103,7 @@ class Playback(Tracer):
     # -- what steps do --------------------------------------------------------------------------------------------
 
     def next_batch(self, iterator: int) -> Tree:
+        captures.taken(self.outermost)
         number = self.taken.get(iterator, 0)
         self.taken[iterator] = number + 1
         structure = self.structures.get((iterator, number))

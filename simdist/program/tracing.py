@@ -2,7 +2,8 @@
 
 While a step is traced, everything that touches the outside (take a batch, read a variable, update it, combine replicas)
 binds one marker primitive in the outermost trace, wherever in the step it happens: inside `jax.grad`, a scan or a Keras
-layer. The traced jaxpr therefore holds pure equations and markers; `simdist.program.cutting` cuts it at the markers.
+layer (but the body of a loop, traced once, takes no batch and draws no numbers: all turns would get the same). The traced
+jaxpr therefore holds pure equations and markers; `simdist.program.cutting` cuts it at the markers.
 
 Invariants: operands of a marker are values of the outermost trace (an assignment from inside a `cond` or `scan` body is
 an error that says so); the order of the markers is their order in time.
@@ -22,7 +23,7 @@ from jax.extend import core as jex_core
 from simdist.errors import InvalidArgumentError
 from simdist.process_state import kept_state
 from simdist.program.arrays import Array, ArrayLike, Tree, TreeStructure
-from simdist.program.captures import captures
+from simdist.program.captures import captures, require_no_loop
 from simdist.program.collective import COLLECTIVE, GradientOptions
 from simdist.program.jaxprs import constants_in, frozen
 from simdist.program.markers import KeyMarker, Marker, NextMarker, ReadMarker, UpdateMarker
@@ -150,6 +151,8 @@ class Tracer(TracedReplica):
     def next_batch(self, iterator: int) -> Tree:
         """The next batch of an iterator argument, as a structure of placeholders."""
         assert self.batch_of is not None
+        require_no_loop(self.outermost, "A batch was taken", "take the batches before it, and give it the stack of them")
+        captures.taken(self.outermost)
         position = self.taken.get(iterator, 0)
         batch = self.batch_of(iterator, position)
         self.taken[iterator] = position + 1
@@ -218,6 +221,7 @@ class Tracer(TracedReplica):
 
     def random_key(self, generator: VariableHandle) -> jax.Array:
         """The state of a Keras seed generator: a fresh key for each seed, step and replica, then counted within the step."""
+        require_no_loop(self.outermost, "Random numbers were drawn", "draw those of all turns before it, and give it what was drawn")
         captures.read(self.outermost)
         own = generator.ref()
         if own not in self.seeds:
