@@ -2,7 +2,7 @@
 
 The paths follow the structure, as those of Keras' own files do (``layers/dense_1/vars/0``), and no names that Keras counts up. A layer
 whose `save_own_variables` gives arrays, and no variables, is given them back by its `load_own_variables`. Beyond Keras' files a model has
-its metrics, so that a training can go on in the middle of an epoch.
+its metrics and the states of its stateful layers, so that a training can go on in the middle of an epoch.
 
 Taught in lesson 09.
 """
@@ -135,8 +135,15 @@ class _Walk:
                 self.found.derived[path] = layer.finalize_state  # Normalization calls with arrays that it makes of its variables
         else:
             self.found.custom[_joined(path, "own")] = _OwnArrays(layer)
+        if isinstance(layer, keras.layers.RNN):
+            self._states(layer, path)
         for number, generator in enumerate(layer._seed_generators):
             self.visit(generator, _joined(path, f"seed_generators/{number}"))
+
+    def _states(self, layer: Saveable, path: str) -> None:
+        """The states of a stateful layer, of which Keras' files have none. They are of batches of one size, and fit no model for another."""
+        for number, state in enumerate(keras.tree.flatten(layer.states or ())):
+            self.found.variables[_joined(f"states_of_{state.shape[0]}_rows", _joined(path, str(number)))] = state
 
     def _children(self, holder: Saveable, path: str) -> None:
         own = {id(part) for part in _of_training(holder)}

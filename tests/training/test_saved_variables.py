@@ -196,6 +196,32 @@ def test_layers_in_layers_are_saved(layer: str, tmp_path: Path) -> None:
     status.assert_consumed()
 
 
+def stateful(strategy: Any, rows: int) -> Any:
+    with strategy.scope() if hasattr(strategy, "scope") else nullcontext():
+        cells = [keras.layers.SimpleRNNCell(2), keras.layers.LSTMCell(3)]
+        model = keras.Sequential([keras.Input(batch_shape=(rows, 2, 1)), keras.layers.RNN(cells, stateful=True), keras.layers.Dense(1)])
+    return model
+
+
+def states_of(model: Any) -> list[Any]:
+    return [np.asarray(state) for state in keras.tree.flatten(model.layers[0].states)]
+
+
+@pytest.mark.parametrize("new", STRATEGIES)
+def test_the_states_of_stateful_layers_are_saved_beside_their_weights(new: str, tmp_path: Path) -> None:
+    model, other, of_another_size = (stateful(STRATEGIES[new](), rows) for rows in (4, 4, 3))
+    for number, state in enumerate(keras.tree.flatten(model.layers[0].states)):
+        state.assign(np.full(state.shape, 1.0 + number))
+    path = sd.Checkpoint(model=model).save(tmp_path / "ckpt")
+    sd.Checkpoint(model=other).restore(path).assert_consumed()
+    assert [state.flat[0] for state in states_of(other)] == [1.0, 2.0, 3.0]
+    status = sd.Checkpoint(model=of_another_size).restore(path)
+    with pytest.raises(AssertionError, match="no value for model/states_of_3_rows/layers/rnn/0"):
+        status.assert_consumed()
+    np.testing.assert_array_equal(of_another_size.get_weights()[0], model.get_weights()[0])
+    assert not any(state.any() for state in states_of(of_another_size))
+
+
 def test_a_model_of_another_structure_is_refused_and_one_without_a_layer_is_reported(tmp_path: Path) -> None:
     model = made("sequential", nullcontext(), True)
     path = sd.Checkpoint(model=model).save(tmp_path / "ckpt")
