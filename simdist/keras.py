@@ -28,7 +28,7 @@ if sys.modules.get("keras") is None and os.environ["KERAS_BACKEND"] != "jax":
 with needs("simdist.keras", "keras"):
     import keras as _keras
 
-from simdist.training import adoption, applying, first_builds, global_denominators, lookups, plain_models, synchronised_moments
+from simdist.training import adoption, applying, first_builds, global_denominators, lookups, plain_models, synchronised_moments, tree_maps
 
 adoption.install()
 first_builds.install()
@@ -37,6 +37,7 @@ applying.install()
 global_denominators.install()
 lookups.install()
 plain_models.install()
+tree_maps.install()
 
 from simdist.training import callbacks as _own_callbacks  # noqa: E402
 from simdist.training.model import Distiller, Model, Sequential  # noqa: E402

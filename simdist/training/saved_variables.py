@@ -141,7 +141,7 @@ class _Walk:
             self.visit(generator, _joined(path, f"seed_generators/{number}"))
 
     def _states(self, layer: Saveable, path: str) -> None:
-        """The states of a stateful layer, of which Keras' files have none. They are of batches of one size, and fit no model for another."""
+        """The states of a stateful layer, of which Keras' files have none. They fit models for batches of the same size."""
         for number, state in enumerate(keras.tree.flatten(layer.states or ())):
             self.found.variables[_joined(f"states_of_{state.shape[0]}_rows", _joined(path, str(number)))] = state
 
