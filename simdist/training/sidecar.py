@@ -33,6 +33,9 @@ from simdist.runtime.sleep import sleep
 __all__ = ["Evaluation", "SidecarEvaluator"]
 
 SUFFIXES = (".weights.h5", ".keras")
+NOT_LOADED = ("metadata.json", "config.json")
+"""Parts of a file of Keras that are no weights: it writes the date into one, and numbers that are addresses of objects into the other."""
+
 UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError)
 """What zip archives and HDF5 files raise that are not whole; of another model's weights Keras says ValueError."""
 
@@ -241,9 +244,9 @@ def _content_of(path: Path) -> Hashable:
     try:
         if path.is_dir():
             return (path / MANIFEST).read_bytes()  # which counts the checkpoints of its directory
-        if zipfile.is_zipfile(path):  # of Keras, which writes the date into its metadata
+        if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as parts:
-                return tuple((part.filename, part.CRC) for part in parts.infolist() if part.filename != "metadata.json")
+                return tuple((part.filename, part.CRC) for part in parts.infolist() if part.filename not in NOT_LOADED)
         return sha256(path.read_bytes()).digest()
     except (OSError, zipfile.BadZipFile):
         return None

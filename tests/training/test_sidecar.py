@@ -136,15 +136,16 @@ def test_a_file_that_is_replaced_under_its_name_is_evaluated_again_where_its_wei
         evaluator = sd.SidecarEvaluator(build(), DATA, tmp_path, timeout_s=20.0)
         return [found.logs["mae"] for found in evaluator.start()]
 
-    def train() -> None:
+    def train(*weights: float) -> None:
         model = build()
-        for weight in (5.0, 4.0, 4.0, 3.0):
+        for weight in weights:
             model.set_weights([np.float32([[weight]]), np.float32([1.0])])
             model.save(tmp_path / name) if name.endswith(".keras") else model.save_weights(tmp_path / name)
             sd.sleep(5.0)
 
-    beside, run = cluster.launch(evaluate, job="evaluator"), cluster.launch(train, job="worker")
-    run.join()
+    beside = cluster.launch(evaluate, job="evaluator")
+    cluster.launch(train, args=(5.0, 4.0, 4.0), job="worker").join()
+    cluster.launch(train, args=(4.0, 3.0), job="worker").join()  # as a program that has started again
     beside.join()
     expected = [float(np.mean(np.abs((weight - 3) * X))) for weight in (5, 4, 3)]
     np.testing.assert_allclose(beside.results["evaluator:0"], expected, rtol=1e-5, atol=1e-6)
