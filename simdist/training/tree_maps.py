@@ -8,6 +8,7 @@ some, and so wait for each other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from keras.src.tree import tree_api
@@ -18,7 +19,7 @@ __all__ = ["install"]
 def install() -> None:
     """Let Keras map trees so. Done once; where Keras has no optree, there is nothing to do."""
     library: Any = getattr(tree_api.tree_impl, "optree", None)
-    if library is None or library.tree_map.__module__ == __name__:
+    if library is None or hasattr(library, "by_simdist"):
         return
 
     def tree_map(function: Callable[..., object], tree: object, *others: object, is_leaf: Any = None, **options: Any) -> object:
@@ -26,4 +27,7 @@ def install() -> None:
         values = [function(*given) for given in zip(leaves, *map(structure.flatten_up_to, others), strict=True)]
         return library.tree_unflatten(structure, values)
 
-    library.tree_map = tree_map
+    # A module for Keras alone: other users of optree keep theirs.
+    own = ModuleType(library.__name__)
+    vars(own).update(vars(library), tree_map=tree_map, by_simdist=True)
+    vars(tree_api.tree_impl)["optree"] = own
