@@ -6,16 +6,19 @@ import inspect
 import math
 import operator
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
 from enum import Enum
 from numbers import Integral, Real
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
-from simdist.errors import InvalidArgumentError
+from simdist.errors import InvalidArgumentError, did_you_mean
 
 __all__ = [
     "END_S",
     "flag",
     "float_of",
+    "known_word",
+    "listed",
     "name_of_function",
     "number",
     "optional_flag",
@@ -23,6 +26,7 @@ __all__ = [
     "require_arguments",
     "require_function",
     "require_shallow",
+    "shown",
     "takes",
     "whole_number",
     "word_of",
@@ -32,6 +36,7 @@ END_S = 1e15
 """Virtual seconds after which nothing can be due; below it, a heartbeat's second still moves a clock of 64 bits."""
 
 MOST_SHOWN = 6  # keys of a dict
+MOST_LETTERS = 200  # of one value in a message
 MOST_LEVELS = 100
 NESTS = (tuple, list, dict)  # of these a structure is made
 RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -47,6 +52,72 @@ class _Array(Protocol):
     def shape(self) -> object: ...
 
 
+def shown(value: object) -> str:
+    """What was given, for a message: its repr, cut where it is long; of what has none, its type.
+
+    Example:
+        >>> shown("sum"), shown(10**5000)
+        ("'sum'", 'an int that is too large to show')
+    """
+    try:
+        text = repr(value)
+    except Exception:  # numbers of thousands of digits, lists in lists without end, and what raises in its own repr
+        kind = type(value).__name__
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} that is too large to show"
+    return text if len(text) <= MOST_LETTERS else text[:MOST_LETTERS] + "..."
+
+
+def known_word(value: object, name: str, words: Iterable[str], any_case: bool = False) -> str:
+    """`value` as one of some words; an array of them, or what has no equality or no order, is none.
+
+    Args:
+        value: a word, or a member of an enum, which stands for its value.
+        name: of the argument, for the message.
+        words: those that are known, as they are returned.
+        any_case: whether upper and lower case are the same.
+
+    Raises:
+        InvalidArgumentError: it is none of them.
+
+    Example:
+        >>> known_word("Ring", "algorithm", ["ring", "tree"], any_case=True)
+        'ring'
+    """
+    word, known = word_of(value), list(words)
+    if isinstance(word, str):
+        for one in known:
+            if one == word or (any_case and one.lower() == word.lower()):
+                return one
+    near = did_you_mean(word, known) if isinstance(word, str) else ""
+    question = near.partition("Known: ")[0]
+    raise InvalidArgumentError(f"{name}={shown(value)} is not known; use one of {', '.join(map(repr, known))}. {question}".rstrip())
+
+
+def listed(values: object, name: str, of: str) -> list[Any]:
+    """A list of what a list, a tuple, an array or a generator gives, in its order.
+
+    Args:
+        values: of the user; a text, a dict and a set are no lists: the first two are one value, and the last has no order.
+        name: of the argument, for the message.
+        of: what the list holds, for the message.
+
+    Raises:
+        TypeError: it is none.
+
+    Example:
+        >>> listed((size for size in [1, 2]), "sizes", "numbers")
+        [1, 2]
+    """
+    if not isinstance(values, (str, bytes, Mapping, Set)):
+        try:
+            return list(cast("Iterable[Any]", values))
+        except TypeError:  # a number, also as an array without axes, or another object
+            if isinstance(values, Iterable) and not isinstance(values, _Array):
+                raise  # from a generator of the user
+    hint = "; a set has no order: sort it first" if isinstance(values, Set) else ""
+    raise TypeError(f"{name} is {shown(cast(object, values))}; expected a list of {of}{hint}")
+
+
 def _is_boolean(value: object) -> bool:
     """Whether it is True or False, or an array of them."""
     if isinstance(value, (bool, int)):
@@ -54,12 +125,12 @@ def _is_boolean(value: object) -> bool:
     return isinstance(value, _Array) and str(value.dtype) == "bool"
 
 
-def whole_number(value: Any, name: str, at_least: float = -math.inf) -> int:
+def whole_number(value: Any, name: str, at_least: float = -math.inf, at_most: float = math.inf) -> int:
     """`value` as an int; True and False are no numbers.
 
     Raises:
         TypeError: it is not an integer.
-        InvalidArgumentError: it is too small.
+        InvalidArgumentError: it is too small, or too large.
 
     Example:
         >>> whole_number(3, "batch_size", 1)
@@ -70,9 +141,11 @@ def whole_number(value: Any, name: str, at_least: float = -math.inf) -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}; expected an integer; convert it with int() first") from None
+        raise TypeError(f"{name} is {shown(value)}; expected an integer; convert it with int() first") from None
     if number < at_least:
-        raise InvalidArgumentError(f"{name} is {number}; expected at least {at_least}")
+        raise InvalidArgumentError(f"{name} is {shown(number)}; expected at least {at_least}")
+    if number > at_most:
+        raise InvalidArgumentError(f"{name} is {shown(number)}; expected at most {at_most}")
     return number
 
 
@@ -87,7 +160,7 @@ def flag(value: Any, name: str) -> bool:
         True
     """
     if not isinstance(value, bool) and (not _is_boolean(value) or value.shape):
-        raise TypeError(f"{name} is {value!r}; expected True or False")
+        raise TypeError(f"{name} is {shown(value)}; expected True or False")
     return bool(value)
 
 
@@ -116,11 +189,11 @@ def number(value: Any, name: str, at_least: float = 0.0, below: float = math.inf
         3.0
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} is {value!r}; expected a number")
+        raise TypeError(f"{name} is {shown(value)}; expected a number")
     found = float_of(value)
     if not at_least <= found < below:
         limit = "" if below == math.inf else f", and less than {below:g}"
-        raise InvalidArgumentError(f"{name}={value!r} must be a finite number, {at_least:g} or more{limit}")
+        raise InvalidArgumentError(f"{name}={shown(value)} must be a finite number, {at_least:g} or more{limit}")
     return found
 
 

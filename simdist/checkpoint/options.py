@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simdist.arguments import flag
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.arguments import flag, known_word
 
 __all__ = ["CheckpointOptions"]
 
@@ -38,5 +37,4 @@ class CheckpointOptions:
 
     def __post_init__(self) -> None:
         flag(self.enable_async, "enable_async")
-        if self.writers not in WRITERS:
-            raise InvalidArgumentError(f"writers={self.writers!r} is not known. {did_you_mean(str(self.writers), WRITERS)}")
+        known_word(self.writers, "writers", WRITERS)

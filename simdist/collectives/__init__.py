@@ -17,6 +17,9 @@ Taught in lesson 03a.
 
 from __future__ import annotations
 
+from typing import cast
+
+from simdist.arguments import shown
 from simdist.collectives.all_gather import BRUCK_ALL_GATHER, RECURSIVE_DOUBLING_ALL_GATHER, RING_ALL_GATHER
 from simdist.collectives.all_to_all import PAIRWISE_ALL_TO_ALL
 from simdist.collectives.base import Algorithm, Schedule, Transfer
@@ -100,6 +103,7 @@ def algorithm(kind: str, name: str) -> Algorithm:
 
     Raises:
         NotFoundError: an unknown kind or name.
+        TypeError: no text.
 
     Example:
         >>> algorithm("all_reduce", "Recursive-Doubling").name
@@ -108,6 +112,9 @@ def algorithm(kind: str, name: str) -> Algorithm:
         Traceback (most recent call last):
         simdist.errors.NotFoundError: No all_reduce is called 'rign'. Did you mean 'ring'? Known: 'ring', ...
     """
+    for argument, word in (("kind", kind), ("name", name)):
+        if not isinstance(cast("object", word), str):
+            raise TypeError(f"{argument} is {shown(word)}; expected a word, such as algorithm('all_reduce', 'ring')")
     known_kind = kind.lower().replace("-", "_").replace(" ", "_")
     if known_kind not in ALGORITHMS:
         raise NotFoundError(f"No collective is called {kind!r}. {did_you_mean(known_kind, ALGORITHMS)}")

@@ -11,7 +11,7 @@ Taught in lesson 03a.
 
 from __future__ import annotations
 
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.arguments import known_word
 from simdist.hardware.figures import check_figure, check_whole
 
 __all__ = ["bus_bandwidth"]
@@ -40,8 +40,7 @@ def bus_bandwidth(kind: str, num_ranks: int, size_bytes: float, seconds: float) 
         >>> bus_bandwidth("all_reduce", num_ranks=8, size_bytes=1e9, seconds=0.25)
         7000000000.0
     """
-    if kind not in TIMES_ALL_OTHERS:
-        raise InvalidArgumentError(f"There is no bus bandwidth of {kind!r}. {did_you_mean(kind, TIMES_ALL_OTHERS)}")
+    kind = known_word(kind, "kind", TIMES_ALL_OTHERS)
     check_whole("bus_bandwidth", "num_ranks", num_ranks)
     check_figure("bus_bandwidth", "size_bytes", size_bytes, may_be_zero=True)
     check_figure("bus_bandwidth", "seconds", seconds)

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from simdist.arguments import known_word
 from simdist.caches import bounded
 from simdist.collectives.base import Algorithm, Schedule
 from simdist.collectives.binomial import BINOMIAL
@@ -40,7 +41,6 @@ from simdist.collectives.rabenseifner import RABENSEIFNER
 from simdist.collectives.recursive_doubling import RECURSIVE_DOUBLING
 from simdist.collectives.reduction_to_one import REDUCTION_TO_ONE
 from simdist.collectives.ring import RING
-from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware.figures import check_figure, check_whole
 
 __all__ = ["CANDIDATES", "choose", "predicted_seconds"]
@@ -88,8 +88,7 @@ def choose(
         >>> choose(64, 1e6, latency_s=10e-6, bandwidth_bytes_per_s=10e9, device_kind="gpu").name
         'double tree'
     """
-    if device_kind not in CANDIDATES:
-        raise InvalidArgumentError(f"No kind of device is called {device_kind!r}. {did_you_mean(device_kind, CANDIDATES)}")
+    device_kind = known_word(device_kind, "device_kind", CANDIDATES)
 
     def seconds(algorithm: Algorithm) -> float:
         return predicted_seconds(

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import jax.numpy as jnp
 
-from simdist.arguments import number, whole_number
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.arguments import known_word, number, whole_number
+from simdist.errors import InvalidArgumentError
 from simdist.estimator.listeners import CheckpointSaverListener, checked_listeners
 from simdist.program.arrays import Tree
 from simdist.variables.keras_objects import KerasOptimizer, is_keras_optimizer
@@ -140,11 +140,8 @@ class EstimatorSpec:
             if vars(self)[name] is not None:
                 raise InvalidArgumentError(f"EstimatorSpec has {name}, but there are no sessions and graphs here. Leave it out.")
         needed = {ModeKeys.TRAIN: ("loss", "train_op"), ModeKeys.EVAL: ("loss",), ModeKeys.PREDICT: ("predictions",)}
-        if self.mode not in needed:
-            raise InvalidArgumentError(
-                f"mode={self.mode!r} is not known. {did_you_mean(str(self.mode), [mode.value for mode in ModeKeys])}"
-            )
-        for name in needed[ModeKeys(self.mode)]:
+        mode = ModeKeys(known_word(self.mode, "mode", [mode.value for mode in ModeKeys]))
+        for name in needed[mode]:
             if vars(self)[name] is None:
                 raise InvalidArgumentError(f"Missing {name}: an EstimatorSpec with mode={str(self.mode)!r} needs it.")
         if self.loss is not None and jnp.size(self.loss) > 1:  # of a replica without rows it may have none

@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from simdist.arguments import END_S, flag, float_of
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.arguments import END_S, flag, float_of, known_word
+from simdist.errors import InvalidArgumentError
 from simdist.faults.effects import Effects
 
 __all__ = ["Number", "Parameter", "choice", "number", "parameters_of", "seconds", "switch", "task", "tasks", "whole_number"]
@@ -122,9 +122,7 @@ class Choice(Parameter):
     choices: tuple[str, ...] = ()
 
     def _checked(self, name: str, value: Any, effects: Effects | None) -> str:
-        if not isinstance(value, str) or value not in self.choices:
-            raise InvalidArgumentError(f"{name}={value!r} is not known. {did_you_mean(str(value), self.choices)}")
-        return value
+        return known_word(value, name, self.choices)
 
     @property
     def bounds(self) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from simdist.arguments import flag, whole_number
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.arguments import flag, known_word, whole_number
+from simdist.errors import InvalidArgumentError
 from simdist.feature_column.base import CategoricalColumn, DenseColumn
 from simdist.program.arrays import HostArray
 from simdist.variables.sparse_embedding import COMBINERS
@@ -109,8 +109,7 @@ def embedding_column(
     for name, value in (("ckpt_to_load_from", ckpt_to_load_from), ("tensor_name_in_ckpt", tensor_name_in_ckpt), ("max_norm", max_norm)):
         if value is not None:
             raise InvalidArgumentError(f"{name}={value!r} is not known to embedding_column here. Leave it out.")
-    if combiner not in COMBINERS:
-        raise InvalidArgumentError(f"combiner={combiner!r} is not known. {did_you_mean(str(combiner), COMBINERS)}")
+    combiner = known_word(combiner, "combiner", COMBINERS)
     if not flag(use_safe_embedding_lookup, "use_safe_embedding_lookup"):
         raise InvalidArgumentError("use_safe_embedding_lookup=False is not known here: rows without categories get zeros. Leave it out.")
     size = whole_number(dimension, "dimension", 1)

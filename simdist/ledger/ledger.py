@@ -24,6 +24,7 @@ import jax
 import jax.core
 import numpy as np
 
+from simdist.arguments import known_word
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.ledger.computing import Computing
 from simdist.ledger.entry import Branch, Entry, Site, Where
@@ -66,8 +67,7 @@ class Ledger:
     """
 
     def __init__(self, numerics: str = "deferred", jax_devices: Sequence[JaxDevice] | None = None) -> None:
-        if numerics not in NUMERICS:
-            raise InvalidArgumentError(f"numerics={numerics!r} is not known; use one of {', '.join(map(repr, NUMERICS))}.")
+        numerics = known_word(numerics, "numerics", NUMERICS)
         if jax_devices is not None and numerics != "shard_map":
             raise InvalidArgumentError(
                 f'jax_devices= says where numerics="shard_map" computes, but this is numerics={numerics!r}. Leave one of them out.'

@@ -13,15 +13,30 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.arguments import known_word
 from simdist.data.leaves import Array
 from simdist.lookup.values import is_traced
 from simdist.program.narrowing import kept_dtype
 
-__all__ = ["DROPPED", "OUTPUT_MODES", "counted_rows", "encoded"]
+__all__ = ["DROPPED", "OUTPUT_MODES", "counted_rows", "encoded", "known_mode"]
 
 DROPPED = -1
 OUTPUT_MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 OLD_NAMES = {"binary": "multi_hot", "tf-idf": "tf_idf"}
+
+
+def known_mode(given: object) -> str:
+    """The output mode of a word, which may be one of Keras' older ones.
+
+    Raises:
+        InvalidArgumentError: no such word.
+
+    Example:
+        >>> known_mode("binary")
+        'multi_hot'
+    """
+    old = OLD_NAMES.get(given) if isinstance(given, str) else None
+    return old or known_word(given, "output_mode", OUTPUT_MODES)
 
 
 def encoded(indices: Any, mode: str, depth: int, weights: Array | None, lead: int = 0) -> Any:

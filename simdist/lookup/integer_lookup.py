@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.arguments import whole_number
+from simdist.arguments import known_word, whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.lookup.index_lookup import IndexLookup
 from simdist.lookup.keys import IntegerKeys
@@ -69,8 +69,7 @@ class IntegerLookup(IndexLookup):
         pad_to_max_tokens: bool = False,
         name: str | None = None,
     ) -> None:
-        if vocabulary_dtype != "int64":
-            raise InvalidArgumentError(f"vocabulary_dtype is {vocabulary_dtype!r}; expected 'int64', the only one")
+        known_word(vocabulary_dtype, "vocabulary_dtype", ("int64",))
         mask_token = None if mask_token is None else whole_number(mask_token, "mask_token")
         oov_token = whole_number(oov_token, "oov_token")
         super().__init__(

@@ -14,7 +14,7 @@ from simdist.arguments import flag, whole_number
 from simdist.data.leaves import Array
 from simdist.data.row_wise import NotByColumns, RowWise
 from simdist.errors import InvalidArgumentError
-from simdist.lookup.encodings import OLD_NAMES, counted_rows, encoded, weighted
+from simdist.lookup.encodings import counted_rows, encoded, known_mode, weighted
 from simdist.lookup.string_lookup import StringLookup
 from simdist.lookup.texts import (
     SPLITS,
@@ -90,7 +90,7 @@ class TextVectorization(RowWise):
             )
         self.standardize, self.split, self.ngrams = standardize, split, ngrams
         self.widths = ngram_widths(ngrams)
-        self.output_mode = OLD_NAMES.get(output_mode, output_mode)
+        self.output_mode = known_mode(output_mode)
         if output_sequence_length is not None:
             whole_number(output_sequence_length, "output_sequence_length", 0)
             if self.output_mode != "int":

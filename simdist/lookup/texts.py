@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from simdist.arguments import known_word
 from simdist.data.leaves import Array
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.errors import InvalidArgumentError
 
 __all__ = ["SPLITS", "STANDARDS", "Tokens", "joined_neighbours", "ngram_widths", "require_choice", "split_texts", "standardized"]
 
@@ -39,8 +40,8 @@ def require_choice(choice: Any, known: Sequence[str], name: str) -> None:
     Raises:
         InvalidArgumentError: it is something else.
     """
-    if choice is not None and not callable(choice) and choice not in known:
-        raise InvalidArgumentError(f"{name} is {choice!r}; expected None, a function, or a word. {did_you_mean(str(choice), known)}")
+    if choice is not None and not callable(choice):
+        known_word(choice, name, known)
 
 
 def standardized(texts: list[str], how: Any) -> list[str]:

@@ -18,8 +18,8 @@ from typing import Any, Self
 from simdist.arguments import flag, whole_number
 from simdist.data.leaves import Array
 from simdist.data.row_wise import RowWise
-from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
-from simdist.lookup.encodings import OLD_NAMES, OUTPUT_MODES
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
+from simdist.lookup.encodings import known_mode
 from simdist.lookup.keys import IntegerKeys, TextKeys
 from simdist.lookup.token_counts import TokenCounts, batches_of
 from simdist.lookup.vocabulary import SpecialTokens, checked_tokens, padded_weights
@@ -55,7 +55,7 @@ class VocabularyLayer(RowWise):
             )
         self.max_tokens = None if max_tokens is None else whole_number(max_tokens, "max_tokens", 2)
         self.invert, self.pad_to_max_tokens = flag(invert, "invert"), flag(pad_to_max_tokens, "pad_to_max_tokens")
-        self.output_mode = OLD_NAMES.get(output_mode, output_mode)
+        self.output_mode = known_mode(output_mode)
         self._check_modes(idf_weights)
         num_oov_indices = whole_number(num_oov_indices, "num_oov_indices", 0)
         self.special = SpecialTokens(mask_token, oov_token, num_oov_indices, self.output_mode == "int")
@@ -74,8 +74,6 @@ class VocabularyLayer(RowWise):
             self.set_vocabulary(vocabulary, idf_weights)
 
     def _check_modes(self, idf_weights: Any) -> None:
-        if self.output_mode not in OUTPUT_MODES:
-            raise InvalidArgumentError(f"output_mode is {self.output_mode!r}. {did_you_mean(self.output_mode, OUTPUT_MODES)}")
         if self.pad_to_max_tokens and self.max_tokens is None:
             raise InvalidArgumentError("pad_to_max_tokens is True and max_tokens is None; expected the length to pad to; pass max_tokens=")
         if self.invert and self.output_mode != "int":

@@ -14,11 +14,12 @@ from typing import Any, cast
 
 from simdist import debugging
 from simdist import hardware as models
-from simdist.arguments import require_arguments, require_function, whole_number
+from simdist.arguments import known_word, require_arguments, require_function, whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.schedule import Faults
 from simdist.hardware import Device, DiskModel, Network, device_for
+from simdist.ledger.ledger import NUMERICS
 from simdist.process_state import TaskContext, TaskLocal
 from simdist.runtime.base import Engine
 from simdist.runtime.collector import spare_by_default
@@ -127,8 +128,8 @@ class Cluster(Uncopied, instead="Take cluster.trace, which can, or cluster.fresh
         isolated: bool = False,
         disks: DiskModel | Mapping[str, DiskModel] | None = None,
     ) -> None:
-        if engine not in ENGINES:
-            raise InvalidArgumentError(f"engine={engine!r} is not known. {did_you_mean(str(engine), ENGINES)}")
+        engine = known_word(engine, "engine", ENGINES)
+        numerics = known_word(numerics, "numerics", NUMERICS)
         if engine == "in_process":
             _require_no_effect(numerics, hardware=hardware, jax_devices=jax_devices, disks=disks)
         self.isolated = _checked_isolation(isolated, engine)
@@ -254,8 +255,7 @@ class Cluster(Uncopied, instead="Take cluster.trace, which can, or cluster.fresh
         self.engine.require_usable("launch was called")
         require_function(main, "launch")
         require_arguments(args, None, "launch", orders_keys=False)
-        if restart not in ("never", "always"):
-            raise InvalidArgumentError(f"restart={restart!r} is not known; use 'never' or 'always'.")
+        restart = known_word(restart, "restart", ("never", "always"))
         jobs = _jobs(job)
         tasks = [f"{job}:{index}" for job in jobs for index in self.spec.task_indices(job)]
         if not tasks:

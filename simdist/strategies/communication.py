@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from simdist.arguments import END_S, number, whole_number, word_of
+from simdist.arguments import END_S, known_word, number, whole_number
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from simdist.collectives.base import Algorithm, Schedule, Transfer
 from simdist.collectives.choose import CANDIDATES, choose
 from simdist.collectives.in_racks import RackFigures, seconds_in_racks
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.errors import InvalidArgumentError
 from simdist.hardware import FlatSwitch, Racks
 from simdist.program.collective import Collective
 from simdist.runtime.base import Engine
@@ -84,16 +84,12 @@ class CommunicationOptions:
         plans = [name for name, wanted in self.of_gradients().items() if wanted]
         if len(plans) > 1:
             raise InvalidArgumentError(f"{' and '.join(plans)} are different ways for gradients to travel. Choose one of them.")
-        word = word_of(self.implementation)
-        if str(word).upper() not in CommunicationImplementation.__members__:
-            raise InvalidArgumentError(
-                f"implementation={word!r} is not known. {did_you_mean(str(word), CommunicationImplementation.__members__)}"
-            )
-        object.__setattr__(self, "implementation", CommunicationImplementation(str(word).upper()))
+        word = known_word(self.implementation, "implementation", CommunicationImplementation.__members__, any_case=True)
+        object.__setattr__(self, "implementation", CommunicationImplementation(word))
         if self.compression is not None:
             CompressedSum(self.compression)
-        if self.algorithm is not None and self.algorithm not in list(ALL_REDUCE):  # a list has no hash
-            raise InvalidArgumentError(f"algorithm={self.algorithm!r} is not known. {did_you_mean(str(self.algorithm), ALL_REDUCE)}")
+        if self.algorithm is not None:
+            known_word(self.algorithm, "algorithm", ALL_REDUCE)
 
     def of_gradients(self) -> dict[str, bool]:
         """Which of the options that concern gradients alone say something."""

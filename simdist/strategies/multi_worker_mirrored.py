@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from simdist.arguments import whole_number
+from simdist.arguments import known_word, whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, TFConfigClusterResolver, spec_of
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.cluster import Cluster
@@ -101,8 +101,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 def _policy(backup_workers: int, sync_every: int, outer_optimizer: OuterOptimizer, on_failure: str) -> StepPolicy:
     """The policy that the arguments describe; whether the replicas can follow it is its own question."""
     backups = whole_number(backup_workers, "backup_workers", 0)
-    if on_failure not in ("raise", "continue"):
-        raise InvalidArgumentError(f"on_failure={on_failure!r} is not known; use 'raise' or 'continue'.")
+    on_failure = known_word(on_failure, "on_failure", ("raise", "continue"))
     policy: StepPolicy = EveryReplica()
     if whole_number(sync_every, "sync_every", 1) > 1 or outer_optimizer is not None:
         policy = LocalSteps(sync_every, outer_optimizer)

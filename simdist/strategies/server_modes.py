@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from simdist.arguments import whole_number
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.arguments import known_word, whole_number
+from simdist.errors import InvalidArgumentError
 from simdist.runtime.serving import Recovery
 
 __all__ = ["Mode", "checked_mode", "checked_recovery"]
@@ -20,8 +20,7 @@ def checked_mode(mode: str, staleness: int | None, backup_workers: int, num_work
     Raises:
         InvalidArgumentError: an unknown mode, or an argument that does not belong to it or is out of range.
     """
-    if mode not in get_args(Mode):
-        raise InvalidArgumentError(f"mode={mode!r} is none of 'async', 'bounded' and 'sync'. {did_you_mean(mode, get_args(Mode))}")
+    known_word(mode, "mode", get_args(Mode))
     if staleness is not None and mode != "bounded":
         raise InvalidArgumentError(f"staleness={staleness!r} belongs to mode='bounded'; the mode is {mode!r}. Leave it out.")
     if mode == "bounded" and staleness is None:
@@ -47,10 +46,7 @@ def checked_recovery(recovery: Recovery, servers: Sequence[str]) -> Recovery:
     Raises:
         InvalidArgumentError: it is unknown, or there is no second server for a copy.
     """
-    if recovery not in get_args(Recovery):
-        raise InvalidArgumentError(
-            f"recovery={recovery!r} is none of 'raise', 'checkpoint' and 'replica'. {did_you_mean(recovery, get_args(Recovery))}"
-        )
+    known_word(recovery, "recovery", get_args(Recovery))
     if recovery == "replica" and len(servers) < 2:
         raise InvalidArgumentError(
             "recovery='replica' keeps a copy of each server's variables on the next one, and there is only one ps task. Give the cluster "

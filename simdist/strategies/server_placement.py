@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from simdist.errors import InvalidArgumentError
+from simdist.arguments import known_word
 from simdist.variables.layout import Layout
 
 __all__ = ["PLACEMENTS", "FewestBytes", "RoundRobin", "ServerPlacement", "server_placement"]
@@ -85,6 +85,4 @@ def server_placement(name: str, servers: Sequence[str], layout: Layout) -> Serve
     Raises:
         InvalidArgumentError: no such name.
     """
-    if name not in tuple(PLACEMENTS):  # of a list, too, which has no hash
-        raise InvalidArgumentError(f"placement={name!r} is not known; use one of {', '.join(map(repr, PLACEMENTS))}.")
-    return PLACEMENTS[name](servers, layout)
+    return PLACEMENTS[known_word(name, "placement", PLACEMENTS)](servers, layout)

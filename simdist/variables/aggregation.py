@@ -25,6 +25,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.arguments import shown
 from simdist.errors import InvalidArgumentError
 from simdist.program.half_precision import is_half, widened
 from simdist.program.operations import ReplicaTrace
@@ -136,11 +137,11 @@ def aggregation_of(word: VariableAggregation | str) -> VariableAggregation:
 
 
 def _member(kind: type[Word], word: Word | str, argument: str) -> Word:
-    try:
-        return kind(word.lower() if isinstance(word, str) else word)
-    except ValueError:
+    found = word.value if isinstance(word, kind) else word
+    if not isinstance(found, str) or found.lower() not in [member.value for member in kind]:
         names = ", ".join(kind.__members__)
-        raise InvalidArgumentError(f"{argument}={word!r} is not known; use one of {kind.__name__}.{names}.") from None
+        raise InvalidArgumentError(f"{argument}={shown(word)} is not known; use one of {kind.__name__}.{names}.")
+    return kind(found.lower())
 
 
 def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand: jax.Array) -> jax.Array:

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.arguments import whole_number
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.arguments import known_word, whole_number
+from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Array, ArrayLike, present_value
 from simdist.program.half_precision import is_half
 from simdist.program.lookups import zeros_for_padding
@@ -70,8 +70,7 @@ def embedding_lookup_sparse(
         [[3.0, 4.0], [10.0, 11.0], [0.0, 0.0]]
     """
     own, numbers = table_and_ids(table, ids)
-    if combiner not in COMBINERS:
-        raise InvalidArgumentError(f"combiner={combiner!r} is not known. {did_you_mean(str(combiner), COMBINERS)}")
+    combiner = known_word(combiner, "combiner", COMBINERS)
     if not numbers.ndim:
         raise InvalidArgumentError(f"A sparse lookup of {own.name!r} was given one id; expected an array [..., n]. Write [[{numbers}]].")
     factors = _weights(own, numbers, weights)

@@ -63,7 +63,7 @@ def test_inverted_indices_are_integers() -> None:
 
 
 def test_arguments_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="expected 'int64'"):
+    with pytest.raises(InvalidArgumentError, match="vocabulary_dtype='int32' is not known; use one of 'int64'"):
         sd.IntegerLookup(vocabulary_dtype="int32")
     with pytest.raises(TypeError, match="mask_token"):
         sd.IntegerLookup(mask_token="a")  # pyright: ignore[reportArgumentType]

@@ -61,8 +61,8 @@ def test_functions_of_users_get_arrays_of_strings() -> None:
     [
         ({"ragged": True}, "rows are filled up"),
         ({"sparse": True}, "results are dense"),
-        ({"standardize": "upper"}, "standardize is 'upper'"),
-        ({"split": "line"}, "split is 'line'"),
+        ({"standardize": "upper"}, "standardize='upper' is not known"),
+        ({"split": "line"}, "split='line' is not known"),
         ({"ngrams": 0}, "ngrams is 0"),
         ({"ngrams": [1, 2]}, "tuple of them"),
         ({"output_sequence_length": 4, "output_mode": "count"}, "expected 'int'"),

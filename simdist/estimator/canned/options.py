@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
 
-from simdist.arguments import flag, number, whole_number
-from simdist.errors import InvalidArgumentError, did_you_mean
+from simdist.arguments import flag, known_word, number, whole_number
+from simdist.errors import InvalidArgumentError
 from simdist.feature_column.base import CategoricalColumn, DenseColumn, FeatureColumn
 from simdist.variables.keras_objects import (
     KerasOptimizer,
@@ -110,9 +110,7 @@ def checked_combiner(given: str) -> str:
     Raises:
         InvalidArgumentError: in no way that is known.
     """
-    if given not in COMBINERS:
-        raise InvalidArgumentError(f"sparse_combiner={given!r} is not known. {did_you_mean(str(given), COMBINERS)}")
-    return given
+    return known_word(given, "sparse_combiner", COMBINERS)
 
 
 def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callable[[], Optimizer | KerasOptimizer]:
@@ -127,9 +125,7 @@ def optimizer_maker(given: OptimizerLike, learning_rate: float | None) -> Callab
         TypeError: something else.
     """
     if isinstance(given, str):
-        if given not in OPTIMIZERS:
-            raise InvalidArgumentError(f"optimizer={given!r} is not known. {did_you_mean(given, OPTIMIZERS)}")
-        return partial(_named, given, learning_rate)
+        return partial(_named, known_word(given, "optimizer", OPTIMIZERS), learning_rate)
     if isinstance(given, Optimizer):
         copied = _copies_of(given.wrapped) if is_keras_optimizer(given.wrapped) else lambda: given.wrapped
         return lambda: Optimizer(copied(), given.lazy_rows)
