@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from simdist.errors import FailedPreconditionError
+from simdist.arguments import float_of, shown
+from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.hardware.devices import GIB, Device
 from simdist.hardware.figures import check_whole
 
@@ -51,7 +52,7 @@ def calibrate(
 
     Raises:
         TypeError: if `repeats` or a size is no whole number.
-        InvalidArgumentError: if one of them is less than 1.
+        InvalidArgumentError: if one of them is less than 1, or needs more memory than there is.
         FailedPreconditionError: if the work was too small to be distinguished from the start of a program.
 
     Example:
@@ -65,6 +66,8 @@ def calibrate(
     """
     for argument, value in (("repeats", repeats), ("matrix_size", matrix_size), ("array_bytes", array_bytes)):
         check_whole("calibrate", argument, value)
+    _require_room("matrix_size", matrix_size, 2 * FLOAT32_BYTES * int(matrix_size) ** 2)
+    _require_room("array_bytes", array_bytes, int(array_bytes))
     start_s = _fastest_s(_starts(), clock, repeats) / CALLS
     product_s = _fastest_s(_product(matrix_size), clock, repeats) - start_s
     length = max(1, array_bytes // FLOAT32_BYTES)
@@ -81,6 +84,15 @@ def calibrate(
         launch_overhead=start_s,
         name=name,
     )
+
+
+def _require_room(argument: str, value: int, needed_bytes: int) -> None:
+    """Refuse arrays that do not fit into the memory: some sizes end the process in XLA, without an error of Python."""
+    memory = _memory()
+    if needed_bytes > memory:
+        raise InvalidArgumentError(
+            f"calibrate({argument}={shown(value)}) needs {float_of(needed_bytes):.3g} bytes of memory, and there are {memory:.3g}. Give less."
+        )
 
 
 def _fastest_s(work: Callable[[], None], clock: Callable[[], float], repeats: int) -> float:

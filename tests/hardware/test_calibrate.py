@@ -64,3 +64,11 @@ def test_real_clock_gives_figures_of_a_real_machine() -> None:
     assert 1e8 < device.flops < 1e16
     assert 1e8 < device.memory_bandwidth < 1e14
     assert 1e-8 < device.launch_overhead < 1e-1
+
+
+@pytest.mark.parametrize("size", ["matrix_size", "array_bytes"])
+@pytest.mark.parametrize("value", [2**61, 10**400])
+def test_arrays_without_room_are_refused_before_the_clock_is_asked(size: str, value: int) -> None:
+    """XLA ends the process for some of them, without an error of Python."""
+    with pytest.raises(InvalidArgumentError, match=rf"calibrate\({size}=.* bytes of memory, and there are"):
+        calibrate(clock=clock_of(), repeats=1, **{**SMALL, size: value})
