@@ -29,6 +29,7 @@ __all__ = [
     "is_variable",
     "jax_array",
     "jax_arrays",
+    "native",
     "present_value",
     "supports_jax_array",
 ]
@@ -107,6 +108,18 @@ def supports_jax_array(leaf: object) -> TypeGuard[SupportsJaxArray]:
 def is_variable(leaf: object) -> bool:
     """Whether something is a variable, ours or one of Keras: it can be assigned to, and JAX takes it for an array."""
     return supports_jax_array(leaf) and hasattr(leaf, "assign")
+
+
+def native(value: Any) -> Any:
+    """An array of numpy in the byte order of this machine, the only one that JAX takes, as files have it otherwise; all else as it is.
+
+    Example:
+        >>> native(np.zeros(2, ">f4")).dtype.isnative, native(1.0)
+        (True, 1.0)
+    """
+    if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.isnative:
+        return value.astype(value.dtype.newbyteorder("="))
+    return value
 
 
 def jax_array(numbers: HostArray) -> jax.Array:

@@ -20,7 +20,7 @@ import numpy as np
 from simdist.arguments import END_S, name_of_function, number, require_function, require_shallow
 from simdist.caches import BoundedCache
 from simdist.errors import FailedPreconditionError, SimdistError
-from simdist.program.arrays import Array, Tree, TreeStructure, is_array
+from simdist.program.arrays import Array, Tree, TreeStructure, is_array, native
 from simdist.program.bound_call import BoundCall, bound, bound_for_each, is_iterator
 from simdist.program.collective import Collective, GradientOptions, require_outside_of_inner_programs
 from simdist.program.cutting import cut
@@ -259,7 +259,7 @@ class StepFunction:
         require_shallow(result, f"the results of {self.name}")
         results, structure = jax.tree_util.tree_flatten(result, is_leaf=lambda x: x is None)
         structures.append(structure)
-        found = kept.sort(results)
+        found = list(map(native, kept.sort(results)))
         for array in found:
             require_numbers(array.dtype.name, f"a result of {self.name}")
             if isinstance(array, (np.ndarray, np.generic)):  # JAX would change numbers of 64 bits without a word

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.arrays import has_dtype
+from simdist.program.arrays import has_dtype, native
 from simdist.program.global_sizes import GivenSize
 from simdist.program.half_precision import widened
 from simdist.program.narrowing import require_unmasked
@@ -52,7 +52,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
         1.25
     """
     context = _replica("compute_average_loss")
-    losses = jnp.asarray(per_example_loss)
+    losses = jnp.asarray(native(per_example_loss))
     if losses.ndim == 0:
         raise InvalidArgumentError("compute_average_loss was given a scalar; give the loss of each example, of shape (batch,).")
     losses = losses if jnp.issubdtype(losses.dtype, jnp.floating) else losses.astype(jnp.float32)

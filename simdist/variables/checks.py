@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import ArrayLike
+from simdist.program.arrays import ArrayLike, native
 from simdist.program.markers import CheckMarker
 from simdist.program.tracing import active_tracer
 
@@ -33,7 +33,7 @@ def check_numerics(value: Checked, message: str) -> Checked:
     """
     tracer = active_tracer()
     if tracer is not None:
-        tracer.mark(CheckMarker(message), [jnp.asarray(value)], [])
+        tracer.mark(CheckMarker(message), [jnp.asarray(native(value))], [])
     elif not np.isfinite(np.asarray(value)).all():
         raise InvalidArgumentError(f"{message}: a value is NaN or Inf. Lower the learning rate, clip the gradients, or look at the input.")
     return value

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import DenseReadWarning, InvalidArgumentError
-from simdist.program.arrays import Array, ArrayLike, HostArray
+from simdist.program.arrays import Array, ArrayLike, HostArray, native
 from simdist.program.lookups import lookup, plain_lookup
 from simdist.program.narrowing import require_unmasked
 from simdist.program.tracing import Tracer, active_tracer
@@ -91,7 +91,7 @@ def table_and_ids(table: AnyVariable, ids: ArrayLike) -> tuple[Variable, Array]:
         raise InvalidArgumentError(f"{own.name!r} is a single number, and an embedding lookup takes rows of a table [n, ...].")
     require_unmasked(ids, f"The array of ids for an embedding lookup of {own.name!r}")
     try:
-        numbers = ids if isinstance(ids, jax.Array) else np.asarray(ids)
+        numbers = ids if isinstance(ids, jax.Array) else native(np.asarray(ids))
     except ValueError as error:
         raise InvalidArgumentError(
             f"An embedding lookup of {own.name!r} was given lists of ids that are no array: {error}. Fill them up to one length, with -1 "

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Array, ArrayLike
+from simdist.program.arrays import Array, ArrayLike, native
 from simdist.program.lookups import wide_ids
 
 __all__ = ["Gather", "known_array"]
@@ -89,5 +89,5 @@ class Gather:
 def known_array(indices: ArrayLike) -> tuple[Array, bool]:
     """Indices as an array, and whether their numbers are known: those of a step may not be yet."""
     is_known = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(indices))
-    given = np.asarray(indices) if is_known else jnp.asarray(indices)
+    given = native(np.asarray(indices)) if is_known else jnp.asarray(indices)
     return wide_ids(given) if jnp.issubdtype(given.dtype, jnp.integer) else given, is_known

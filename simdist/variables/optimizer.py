@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from simdist.arguments import flag
 from simdist.collectives.compression import Compressor
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.arrays import ArrayLike, is_array
+from simdist.program.arrays import ArrayLike, is_array, native
 from simdist.program.narrowing import canonical
 from simdist.program.saved_parts import waiting_values
 from simdist.program.scope import current_scope
@@ -298,6 +298,7 @@ def _checked(gradient: ArrayLike, variable: Variable) -> jax.Array:
     Raises:
         InvalidArgumentError: it has another shape than its variable, or numbers that no such dtype can hold.
     """
+    gradient = native(gradient)
     is_float = jnp.issubdtype(variable.dtype, jnp.floating) and not jnp.issubdtype(jnp.asarray(gradient).dtype, jnp.complexfloating)
     fits = is_float or jnp.issubdtype(variable.dtype, jnp.complexfloating)
     array = jnp.asarray(gradient if fits else canonical(gradient, f"The gradient of {variable.name!r}", variable.dtype), variable.dtype)

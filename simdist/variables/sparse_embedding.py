@@ -15,7 +15,7 @@ import numpy as np
 
 from simdist.arguments import known_word, whole_number
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import Array, ArrayLike, present_value
+from simdist.program.arrays import Array, ArrayLike, native, present_value
 from simdist.program.half_precision import is_half
 from simdist.program.lookups import zeros_for_padding
 from simdist.program.narrowing import require_unmasked
@@ -122,7 +122,7 @@ def _weights(table: Variable, ids: Array, weights: ArrayLike | None) -> Array | 
         return None
     require_unmasked(weights, f"The array of weights for a sparse lookup of {table.name!r}")
     given = present_value(weights)
-    factors = given if isinstance(given, jax.Array) else np.asarray(given)
+    factors = given if isinstance(given, jax.Array) else native(np.asarray(given))
     if factors.shape != ids.shape:
         raise InvalidArgumentError(
             f"A sparse lookup of {table.name!r} was given weights of shape {factors.shape} for ids of shape {ids.shape}; expected one for "
