@@ -140,11 +140,11 @@ def _summed_together(tracer: Tracer, policy: GradientPolicy, gradients: Sequence
 
 
 def _in_equal_packs(tracer: Tracer, gradients: Sequence[jax.Array], num_packs: int) -> list[jax.Array]:
-    """All gradients end to end, cut into equal parts."""
+    """All gradients end to end, cut into equal parts; where there are fewer numbers than parts, all of them in one: no pack is empty."""
     flat = jnp.concatenate([gradient.reshape(-1) for gradient in gradients])
     parts: list[jax.Array] = []
     start = 0
-    for length in split_in_packs(flat.size, num_packs):
+    for length in split_in_packs(flat.size, num_packs if num_packs <= flat.size else 1):
         parts += tracer.collective("all_reduce", [flat[start : start + length]], label="gradients")
         start += length
     total, start = jnp.concatenate(parts), 0

@@ -110,3 +110,15 @@ def test_packs_change_no_bit_and_travel_while_the_kernel_runs() -> None:
 def test_what_is_no_compressor_is_refused(word: Any) -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match="compress"):
         sd.CommunicationOptions(compression=word)
+
+
+def test_more_packs_than_numbers_are_one_pack_and_none_is_empty() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sd.CommunicationOptions(num_packs=2**62))
+    with strategy.scope():
+        v = sd.Variable(np.zeros(3, np.float32))
+        optimizer = sd.Optimizer(keras.optimizers.SGD(1.0))
+    strategy.run(lambda: optimizer.apply_gradients([(np.ones(3, np.float32), v)]))
+    assert v.numpy().tolist() == [-2.0] * 3
+    sums = [span for span in cluster.trace.spans if span.category == "collective" and span.lane.startswith("worker:0")]
+    assert len(sums) == 1, [(span.lane, span.name, span.facts) for span in sums]
