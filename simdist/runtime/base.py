@@ -281,6 +281,14 @@ class Engine(Protocol):
         """
         ...
 
+    def require_serving(self, serving: Serving) -> None:
+        """Refuse what servers would have to do for workers, where this engine cannot.
+
+        Raises:
+            FailedPreconditionError: this engine cannot.
+        """
+        ...
+
     def start_workers(
         self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
     ) -> WorkerPool:

@@ -89,6 +89,7 @@ class ParameterServerStrategy(Strategy):
         InvalidArgumentError: no worker, no ps, a resolver that belongs to no `Cluster` or to a task that serves, an unknown mode, placement
             or recovery, a staleness without mode="bounded" or below 0, backup workers without mode="sync" or as many as there are
             workers, recovery="replica" with a single ps, or no device.
+        FailedPreconditionError: rounds, and an engine without time.
 
     Example:
         >>> import numpy as np
@@ -129,6 +130,7 @@ class ParameterServerStrategy(Strategy):
         self.serving = Serving(
             tuple(self.servers), mode != "async", checked_recovery(recovery, self.servers), flag(exactly_once, "exactly_once")
         )
+        self.engine.require_serving(self.serving)
         count = few_devices(whole_number(devices_per_worker, "devices_per_worker", 1), "devices_per_worker")
         self.replicas = WorkerReplicas(self, count) if count > 1 else None
         self.averages_updates = self.serving.in_rounds

@@ -342,9 +342,10 @@ def test_a_policy_beside_a_mode_is_refused() -> None:
 
 
 def test_an_engine_without_time_refuses_rounds() -> None:
-    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}, engine="in_process"), mode="sync")
+    cluster = sd.Cluster({"worker": 2, "ps": 1}, engine="in_process")
     with pytest.raises(FailedPreconditionError, match="They need time"):
-        sd.ClusterCoordinator(strategy)
+        sd.ParameterServerStrategy(cluster, mode="sync", backup_workers=1)
+    assert sd.ParameterServerStrategy(cluster).workers == ["worker:0", "worker:1"]
 
 
 CHANGES: dict[str, Callable[[sd.Variable, Any, Any], object]] = {

@@ -28,7 +28,7 @@ from simdist.runtime.work import LaunchedRun
 from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.variables.state import Cell
 
-__all__ = ["InProcessEngine", "WithoutTime", "require_no_backups", "require_no_rounds"]
+__all__ = ["InProcessEngine", "WithoutTime", "require_no_backups"]
 
 
 class Opening:
@@ -66,16 +66,6 @@ def require_no_backups(communication: Communication) -> None:
         _refuse("backup_workers gives up those who come last, and here nobody is faster than others. It needs time:")
 
 
-def require_no_rounds(serving: Serving) -> None:
-    """Refuse workers that wait for each other: here a closure has run when it was scheduled.
-
-    Raises:
-        FailedPreconditionError: they proceed in rounds.
-    """
-    if serving.in_rounds:
-        _refuse("mode='sync' and mode='bounded' let workers proceed in rounds, and here each runs alone. They need time:")
-
-
 class WithoutTime(InProcessDriver):
     """As `Engine`, apart from where variables lie and who runs steps.
 
@@ -100,6 +90,10 @@ class WithoutTime(InProcessDriver):
         self._up: list[str] = []  # those that somebody watches
         for name in tasks:
             self.trace.declare_lane(name)
+
+    def require_serving(self, serving: Serving) -> None:
+        if serving.in_rounds:  # here a closure has run when it was scheduled
+            _refuse("mode='sync' and mode='bounded' let workers proceed in rounds, and here each runs alone. They need time:")
 
     # -- tasks and devices ----------------------------------------------------------------------------------------
 
@@ -239,7 +233,7 @@ class InProcessEngine(WithoutTime):
     def start_workers(
         self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
     ) -> WorkersHere:
-        require_no_rounds(serving)
+        self.require_serving(serving)
         self.add_devices(tasks, local)
         return WorkersHere(self, list(map(self.process, tasks)), strategy, local)
 

@@ -189,6 +189,9 @@ class SimulatedEngine:
     def closure_figures(self, linked: LinkedProgram, task: str, batches: Sequence[StepBatch] = ()) -> tuple[float, float]:
         return closure_figures(self.world, linked, task, batches)
 
+    def require_serving(self, serving: Serving) -> None:
+        """Servers can do all of it."""
+
     def start_workers(
         self, tasks: Sequence[str], strategy: Scope, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
     ) -> SimulatedWorkers:

@@ -9,7 +9,7 @@ from simdist.extras import needs
 from simdist.hardware import Network
 from simdist.program.kernels import Kernel
 from simdist.program.values import Bundle
-from simdist.runtime.in_process.engine import WithoutTime, require_no_backups, require_no_rounds
+from simdist.runtime.in_process.engine import WithoutTime, require_no_backups
 from simdist.runtime.in_process.isolated.groups import RemoteGroups
 from simdist.runtime.in_process.isolated.host import Host
 from simdist.runtime.in_process.isolated.post import Post
@@ -62,7 +62,7 @@ class IsolatedEngine(WithoutTime):
     def start_workers(
         self, tasks: Sequence[str], strategy: Any, serving: Serving = ASYNCHRONOUS, local: LocalReplicas | None = None
     ) -> RemoteWorkers:
-        require_no_rounds(serving)
+        self.require_serving(serving)
         self.add_devices(tasks, local)
         return RemoteWorkers(self, list(map(self.process, tasks)), strategy, local)
 
