@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
-from simdist.arguments import flag, known_word, number, whole_number
+from simdist.arguments import flag, known_word, listed, number, shown, whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.feature_column.base import CategoricalColumn, DenseColumn, FeatureColumn
 from simdist.variables.keras_objects import (
@@ -66,10 +66,27 @@ class DeepOptions:
         """
         if dropout is not None:
             number(dropout, "dropout", below=1.0)
-        if not isinstance(cast("object", hidden_units), Iterable):
-            raise TypeError(f"hidden_units is {hidden_units!r}; expected a list of the units of each layer, such as [16, 8]")
-        units = tuple(whole_number(size, "hidden_units", 1) for size in hidden_units)
+        units = tuple(whole_number(size, "hidden_units", 1) for size in listed(hidden_units, "hidden_units", "the units of each layer"))
+        require_activation(activation_fn)
         return cls(units, activation_fn, dropout, flag(batch_norm, "batch_norm"))
+
+
+def require_activation(given: Activation) -> None:
+    """Refuse what is no activation of Keras: a layer would, when the training begins.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if given is None or callable(given) or (isinstance(given, str) and given == "relu"):
+        return
+    from simdist import keras  # most networks have the default, and an import of simdist does not load it
+
+    try:
+        keras.activations.get(given)
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"activation_fn={shown(given)} is no activation of Keras; expected a name such as 'relu' or 'tanh', or a function."
+        ) from error
 
 
 def checked_columns(given: Iterable[FeatureColumn], deep: bool) -> tuple[FeatureColumn, ...]:
@@ -86,7 +103,7 @@ def checked_columns(given: Iterable[FeatureColumn], deep: bool) -> tuple[Feature
         TypeError: something else.
         InvalidArgumentError: no column, two of one name, or categories where only floats can be.
     """
-    columns = [given] if isinstance(given, FeatureColumn) else list(cast("Iterable[object]", given))
+    columns: list[object] = [given] if isinstance(given, FeatureColumn) else listed(given, "feature_columns", "feature columns")
     checked: list[FeatureColumn] = []
     for column in columns:
         if not isinstance(column, FeatureColumn):

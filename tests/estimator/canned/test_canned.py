@@ -240,7 +240,7 @@ def test_one_optimizer_may_be_given_to_several_estimators(tmp_path: Path) -> Non
         (lambda: LinearRegressor([]), ValueError, "is empty"),
         (lambda: LinearRegressor(["x"]), TypeError, "feature_columns has 'x'"),  # type: ignore[list-item]
         (lambda: LinearRegressor([NUMBERS, NUMBERS]), ValueError, "two columns of the name 'x'"),
-        (lambda: LinearRegressor(COLUMNS, optimizer="sgd"), ValueError, "'sgd' is not known. Known: 'Adagrad'"),
+        (lambda: LinearRegressor(COLUMNS, optimizer="sgd"), ValueError, "'sgd' is not known; use one of 'Adagrad'"),
         (lambda: LinearRegressor(COLUMNS, optimizer=3), TypeError, "optimizer is 3"),  # type: ignore[arg-type]
         (lambda: LinearRegressor(COLUMNS, sparse_combiner="max"), ValueError, "sparse_combiner='max'"),
         (lambda: LinearRegressor(COLUMNS, weight_column="w"), ValueError, "weight_column='w'"),  # type: ignore[arg-type]
@@ -251,6 +251,10 @@ def test_one_optimizer_may_be_given_to_several_estimators(tmp_path: Path) -> Non
         (lambda: DNNRegressor([4], [COLOURS]), ValueError, "Wrap it: indicator_column"),
         (lambda: LinearClassifier(COLUMNS, label_vocabulary="ab"), TypeError, "expected a list of names"),
         (lambda: DNNRegressor([0], COLUMNS), ValueError, "hidden_units is 0"),
+        (lambda: DNNRegressor("16", COLUMNS), TypeError, "hidden_units is '16'; expected a list of the units of each layer"),
+        (lambda: DNNRegressor([2], 5), TypeError, "feature_columns is 5; expected a list of feature columns"),
+        (lambda: DNNRegressor([2], COLUMNS, activation_fn="rellu"), ValueError, "activation_fn='rellu' is no activation of Keras"),
+        (lambda: DNNRegressor([2], COLUMNS, activation_fn=np.zeros(2)), ValueError, "activation_fn=.* is no activation of Keras"),
         (lambda: DNNRegressor(3, COLUMNS), TypeError, "expected a list of the units"),  # type: ignore[arg-type]
         (lambda: DNNClassifier([4], COLUMNS, dropout=1.0), ValueError, "dropout=1.0"),
         (lambda: DNNClassifier([4], COLUMNS, batch_norm=1), TypeError, "batch_norm"),  # type: ignore[arg-type]
