@@ -60,6 +60,22 @@ def test_a_strategy_of_a_users_own_trains_as_one_device(engine: Any) -> None:
     assert losses(strategy) == pytest.approx(losses(sd.OneDeviceStrategy()), rel=1e-5)
 
 
+class OneByOne(SynchronousStrategy):
+    def replica_devices(self) -> Any:
+        return (f"worker:{number}" for number in range(2))
+
+
+class Several(SynchronousStrategy):
+    def replica_devices(self) -> Any:
+        return "worker:0"
+
+
+def test_devices_that_a_generator_gives_are_those_of_its_list_and_one_name_is_none() -> None:
+    assert OneByOne(sd.Cluster({"worker": 2})).devices == ["worker:0", "worker:1"]
+    with pytest.raises(TypeError, match=r"Several\.replica_devices\(\) is 'worker:0'; expected a list of a device for each replica"):
+        Several(sd.Cluster({"worker": 2}))
+
+
 @pytest.mark.parametrize("kind", [Twice, Nowhere])
 def test_replicas_without_a_device_each_are_refused(kind: type[SynchronousStrategy]) -> None:
     with pytest.raises(sd.errors.InvalidArgumentError, match=rf"{kind.__name__}\.replica_devices\(\) gave .*; expected a device for each"):

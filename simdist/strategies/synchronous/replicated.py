@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simdist.arguments import listed
 from simdist.errors import InvalidArgumentError
 from simdist.runtime.cluster import Cluster
 from simdist.runtime.launched_main import launched_main
@@ -48,7 +49,7 @@ class ReplicatedStrategy(Strategy):
 
     def _first_members(self) -> list[Member]:
         """The replicas with which the strategy begins."""
-        devices = self.replica_devices()
+        devices: list[str] = listed(self.replica_devices(), f"{type(self).__name__}.replica_devices()", "a device for each replica")
         if len(set(devices)) < len(devices) or not devices:
             raise InvalidArgumentError(
                 f"{type(self).__name__}.replica_devices() gave {devices!r}; expected a device for each replica, none of them twice."
