@@ -53,7 +53,9 @@ CALLS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("given", [np.zeros(2), np.array(["a", "b"]), NoTruth(), ["async"], " sum "], ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize(
+    "given", [np.zeros(2), np.array(["a", "b"]), NoTruth(), ["async"], " sum "], ids=lambda given: type(given).__name__
+)
 @pytest.mark.parametrize("argument", CALLS)
 def test_what_is_no_word_is_refused_by_the_name_of_its_argument(argument: str, given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=rf"^{argument}=.* is not known; use one of"):
@@ -76,7 +78,7 @@ def test_a_cluster_after_a_refused_restart_runs_its_mains() -> None:
 
 @pytest.mark.parametrize("given", ["ab", b"ab", {"a": 1}, 3, np.array(3), NoTruth(), {1, 2}], ids=lambda given: type(given).__name__)
 def test_one_value_is_no_list(given: Any) -> None:
-    with pytest.raises(TypeError, match="sizes is .*; expected a list of numbers"):
+    with pytest.raises(TypeError, match=r"sizes is .*; expected a list of numbers"):
         listed(given, "sizes", "numbers")
 
 
@@ -86,7 +88,7 @@ def test_an_error_in_a_generator_of_the_user_stays_what_it_is() -> None:
         raise TypeError("mine")
 
     assert listed(iter([1, 2]), "sizes", "numbers") == [1, 2]
-    with pytest.raises(TypeError, match="^mine$"):
+    with pytest.raises(TypeError, match=r"^mine$"):
         listed(sizes(), "sizes", "numbers")
 
 

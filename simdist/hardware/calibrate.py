@@ -90,9 +90,8 @@ def _require_room(argument: str, value: int, needed_bytes: int) -> None:
     """Refuse arrays that do not fit into the memory: some sizes end the process in XLA, without an error of Python."""
     memory = _memory()
     if needed_bytes > memory:
-        raise InvalidArgumentError(
-            f"calibrate({argument}={shown(value)}) needs {float_of(needed_bytes):.3g} bytes of memory, and there are {memory:.3g}. Give less."
-        )
+        needed = f"{float_of(needed_bytes):.3g} bytes of memory"
+        raise InvalidArgumentError(f"calibrate({argument}={shown(value)}) needs {needed}, and there are {memory:.3g}. Give less.")
 
 
 def _fastest_s(work: Callable[[], None], clock: Callable[[], float], repeats: int) -> float:

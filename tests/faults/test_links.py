@@ -61,7 +61,11 @@ def test_who_waits_is_warned_of_what_may_be_lost_and_of_what_is_late_when_it_beg
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("drop", {"kind": "updates"}, r"kind='updates' is not known; use one of 'read', 'update', .*'collective'.* Did you mean 'update'\?"),
+        (
+            "drop",
+            {"kind": "updates"},
+            r"kind='updates' is not known; use one of 'read', 'update', .*'collective'.* Did you mean 'update'\?",
+        ),
         ("drop", {"kind": 3}, "kind=3 is not known"),
         ("drop", {"probability": 0.0}, "probability=0.0 must be more than 0, and at most 1: that it befalls a message"),
         ("duplicate", {"probability": 1.5}, "probability=1.5 must be"),
