@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from simdist.arguments import whole_number
+from simdist.arguments import float_of, listed, python_number, shown, whole_number
 from simdist.data import joining, streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array
@@ -171,9 +171,12 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> Array:
         >>> checked_weights([3, 1], 2).tolist()
         [0.75, 0.25]
     """
-    found = np.ones(count) if weights is None else np.asarray(weights, np.float64)
+    each = [1.0] * count if weights is None else listed(weights, "weights", "numbers")
+    numbers = all(isinstance(python_number(weight), (int, float)) for weight in each)
+    found = np.array([float_of(weight) for weight in each] if numbers else [], np.float64)
     if found.shape != (count,) or not np.isfinite(found).all() or (found < 0).any() or not found.any():
         raise InvalidArgumentError(
-            f"sample_from_datasets was given the weights {weights!r} for {count} datasets; expected a number from 0 for each, not all 0"
+            f"sample_from_datasets was given the weights {shown(weights)} for {count} datasets; expected a number from 0 for each, not "
+            "all 0"
         )
     return found / found.sum()

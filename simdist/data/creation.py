@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from simdist.arguments import flag, optional_flag, whole_number
+from simdist.arguments import flag, listed, optional_flag, whole_number
 from simdist.data import joining, reorder
 from simdist.data.choosing import Choose, Sample
 from simdist.data.files import FileNames, FileReader, FromFiles, Paths, lines_of
@@ -27,6 +27,7 @@ from simdist.errors import InvalidArgumentError
 
 __all__ = ["DatasetCreation"]
 
+LARGEST_END = (1 << 62) - 1  # so that the length of a range is one of Python's
 LARGEST_RANGE = 1 << 24  # longer ranges are counted instead of written down
 
 
@@ -85,11 +86,13 @@ class DatasetCreation(Pipeline):
             >>> [int(x) for x in Dataset.range(1, 7, 2)]
             [1, 3, 5]
         """
-        try:
-            numbers = range(*args)
-        except ValueError as error:
-            raise InvalidArgumentError(f"range{args}: {error}; expected a step other than 0") from error
-        label = f"Dataset.range({', '.join(map(str, args))})"
+        if not 1 <= len(args) <= 3:
+            raise TypeError(f"range was given {len(args)} numbers; expected range(stop), range(start, stop) or range(start, stop, step)")
+        ends = [whole_number(number, "a number of range", -LARGEST_END, LARGEST_END) for number in args]
+        if len(ends) == 3 and not ends[2]:
+            raise InvalidArgumentError(f"range{tuple(ends)} has the step 0; expected another one")
+        numbers = range(*ends)
+        label = f"Dataset.range({', '.join(map(str, ends))})"
         if len(numbers) > LARGEST_RANGE:
             return cls(FromIterable(numbers))
         column = as_leaf(np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64))
@@ -290,9 +293,10 @@ class DatasetCreation(Pipeline):
 
 def arguments_of(values: Sequence[Element]) -> tuple[Element, ...]:
     """Arguments of a function of the user: nested arrays, and scalars where they have no axes."""
-    if not values:
+    given = tuple(listed(values, "args", "arguments"))
+    if not given:
         return ()
-    leaves, structure = flatten(tuple(values), "args")
+    leaves, structure = flatten(given, "args")
     return unflatten(structure, [leaf if leaf.ndim else leaf[()] for leaf in leaves])
 
 
@@ -303,11 +307,12 @@ def nodes_of(datasets: Sequence[Pipeline], name: str) -> tuple[list[Node], Optio
         TypeError: something is no dataset.
         InvalidArgumentError: there are none.
     """
-    if not datasets:
+    given = listed(datasets, f"what {name} was given", "datasets")
+    if not given:
         raise InvalidArgumentError(f"{name} was given no datasets; expected at least one")
     nodes: list[Node] = []
     options = Options()
-    for dataset in datasets:
+    for dataset in given:
         if not isinstance(dataset, Pipeline):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{name} was given {type(dataset).__name__}; expected datasets; wrap it in from_tensor_slices")
         nodes.append(dataset.node)

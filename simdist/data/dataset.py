@@ -12,7 +12,9 @@ Taught in lesson 08.
 
 from __future__ import annotations
 
-from simdist.arguments import flag, optional_flag
+from typing import cast
+
+from simdist.arguments import flag, optional_flag, shown, whole_number
 from simdist.data import grouping, reorder
 from simdist.data.caching import Cache
 from simdist.data.concatenating import concatenated
@@ -185,6 +187,7 @@ class Dataset(FurtherSteps):
             >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
             [1, 4]
         """
+        num_shards, index = whole_number(num_shards, "num_shards"), whole_number(index, "index")
         if num_shards == index == SHARD_HINT:
             return self._then(reorder.HintedShard(self._node))
         return self._then(reorder.EveryNth(self._node, num_shards, index))
@@ -212,6 +215,8 @@ class Dataset(FurtherSteps):
         Raises:
             InvalidArgumentError: another file name; none is written.
         """
+        if not isinstance(cast("object", filename), str):
+            raise TypeError(f"filename is {shown(filename)}; expected no name: cache keeps elements in memory")
         if filename:
             raise InvalidArgumentError(f"cache keeps elements in memory, and writes no file {filename!r}. Leave the name out.")
         return self._then(Cache(self._node))

@@ -15,9 +15,11 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
+from simdist.arguments import listed, shown
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array, Element, Structure, flatten, has_shape, spec_of, structure_of
@@ -105,10 +107,12 @@ class FromFiles(Node):
 
 def matching(paths: Paths) -> list[str]:
     """The files that are meant: each given path as it is, each pattern as what it matches, sorted."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    given: list[object] = [paths] if isinstance(paths, (str, os.PathLike)) else listed(paths, "paths", "paths of files")
     names: list[str] = []
     for path in given:
-        name = os.fspath(path)
+        name = os.fspath(cast("str", path)) if isinstance(path, (str, os.PathLike)) else None
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise TypeError(f"a path is {shown(path)}; expected the path of a file, as text")
         is_pattern = glob.has_magic(name) and not Path(name).exists()
         names += sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207  # Path.glob refuses absolute patterns
     if not names:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from simdist.arguments import flag, whole_number
+from simdist.arguments import flag, require_function, whole_number
 from simdist.data import nested
 from simdist.data.creation import DatasetCreation
 from simdist.data.folding import Scan
@@ -67,7 +67,8 @@ class FurtherSteps(DatasetCreation):
             [1, 1, 2, 2, 1, 2, 3, 3, 3]
         """
         require_hints(num_parallel_calls, deterministic)
-        cycle = nested.CYCLE_LENGTH if cycle_length in (None, AUTOTUNE) else cycle_length
+        given = AUTOTUNE if cycle_length is None else whole_number(cycle_length, "cycle_length", at_most=nested.MOST_AT_ONCE)
+        cycle = nested.CYCLE_LENGTH if given == AUTOTUNE else given
         return self._then(nested.Interleave(self._node, map_func, cycle, block_length, "interleave"))
 
     def window(self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False) -> Windows[Self]:
@@ -152,6 +153,7 @@ class FurtherSteps(DatasetCreation):
             >>> [batch.shape for batch in lines.bucket_by_sequence_length(len, [3], [2, 2])]
             [(2, 2), (2, 4)]
         """
+        require_function(element_length_func, "bucket_by_sequence_length")
         buckets = Buckets(bucket_boundaries, bucket_batch_sizes)
         to_boundary, last = flag(pad_to_bucket_boundary, "pad_to_bucket_boundary"), flag(drop_remainder, "drop_remainder")
         if to_boundary and padded_shapes is None and not self._node.knows_spec:
@@ -247,6 +249,7 @@ class FurtherSteps(DatasetCreation):
             >>> [int(x) for x in Dataset.range(9).apply(lambda dataset: dataset.take(2))]
             [0, 1]
         """
+        require_function(transformation_func, "apply")
         found = transformation_func(self)
         if not isinstance(found, DatasetCreation):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"apply's function returned {type(found).__name__}; expected a dataset")

@@ -12,7 +12,7 @@ from typing import SupportsInt
 
 import numpy as np
 
-from simdist.arguments import name_of_function, whole_number
+from simdist.arguments import listed, name_of_function, whole_number
 from simdist.data import streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array, Element, ElementFunction, Scalar, flatten
@@ -155,8 +155,8 @@ class Buckets:
     """
 
     def __init__(self, boundaries: Sequence[int], batch_sizes: Sequence[int]) -> None:
-        self.boundaries = [whole_number(edge, "a bucket boundary", 1) for edge in boundaries]
-        self.batch_sizes = [whole_number(size, "a bucket's batch size", 1) for size in batch_sizes]
+        self.boundaries = [whole_number(edge, "a bucket boundary", 1) for edge in listed(boundaries, "bucket_boundaries", "lengths")]
+        self.batch_sizes = [whole_number(size, "a bucket's batch size", 1) for size in listed(batch_sizes, "bucket_batch_sizes", "numbers")]
         if len(self.batch_sizes) != len(self.boundaries) + 1 or any(low >= high for low, high in pairwise(self.boundaries)):
             raise InvalidArgumentError(
                 f"bucket_by_sequence_length was given the boundaries {self.boundaries} and {len(self.batch_sizes)} batch sizes; expected "

@@ -29,6 +29,7 @@ from simdist.errors import InvalidArgumentError
 
 __all__ = ["CYCLE_LENGTH", "Interleave", "Members", "inner_dataset", "interleaved"]
 
+MOST_AT_ONCE = 1 << 20  # datasets that are open, each with a place of its own
 CYCLE_LENGTH = 16  # inner datasets that are open at once where the number is left to the engine
 PROBED = 4  # elements whose datasets show what elements are like
 

@@ -8,9 +8,9 @@ Taught in lesson 08.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
-from simdist.arguments import END_S, number, optional_flag, whole_number
+from simdist.arguments import END_S, number, optional_flag, shown, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 
 __all__ = ["SHARD_HINT", "AutoShardPolicy", "DistributeOptions", "Options"]
@@ -163,6 +163,8 @@ class Options:
 
     def merge(self, later: Options) -> Options:
         """These options, overruled by what `later` says."""
+        if not isinstance(cast("object", later), Options):
+            raise TypeError(f"merge takes Options; got {shown(later)}")
         merged = Options()
         merged.experimental_distribute = self.experimental_distribute.merge(later.experimental_distribute)
         stated_s = self.stated_seconds if later.stated_seconds is None else later.stated_seconds

@@ -12,7 +12,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from simdist.data.leaves import Array, as_leaf
+from simdist.arguments import shown
+from simdist.data.leaves import Array, as_leaf, is_small_float
 from simdist.data.row_wise import RowWise
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.lookup.keys import IntegerKeys, TextKeys
@@ -90,7 +91,15 @@ def values_of(values: Any, dtype: Any, what: str) -> Array:
 
 
 def _dtype_name(dtype: Any) -> str:
-    return TEXT if dtype in (str, bytes, TEXT) else np.dtype(dtype).name
+    if dtype is str or dtype is bytes or (isinstance(dtype, str) and dtype == TEXT):
+        return TEXT
+    try:
+        known = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise TypeError(f"a dtype of the table is {shown(dtype)}; expected a dtype such as 'int64', or 'string'") from None
+    if known.kind not in "iufbc" and not is_small_float(known):
+        raise TypeError(f"a dtype of the table is {shown(dtype)}; expected one of numbers or booleans, or 'string'")
+    return known.name
 
 
 class StaticHashTable(RowWise):

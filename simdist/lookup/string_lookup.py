@@ -73,7 +73,7 @@ class StringLookup(IndexLookup):
         pad_to_max_tokens: bool = False,
         name: str | None = None,
     ) -> None:
-        for token, argument in ((mask_token or "", "mask_token"), (oov_token, "oov_token")):
+        for token, argument in (("" if mask_token is None else mask_token, "mask_token"), (oov_token, "oov_token")):
             if not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"{argument} is {token!r}; expected a string")
         self.encoding = known_encoding(encoding)
@@ -131,7 +131,7 @@ def known_encoding(encoding: str) -> str:
     """
     try:
         "".encode(encoding)
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, ValueError):
         raise InvalidArgumentError(
             f"encoding is {encoding!r}; expected the name of an encoding of text; 'utf-8' is the usual one"
         ) from None

@@ -7,6 +7,7 @@ Taught in lesson 06.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -83,7 +84,7 @@ def batches_of(data: Any, steps: int | None, arrays: Callable[[Any], Array]) -> 
         InvalidArgumentError: a dataset without an end, or whose elements have several components.
     """
     if steps is not None:
-        whole_number(steps, "steps", 1)
+        whole_number(steps, "steps", 1, sys.maxsize)
     if isinstance(data, Dataset) or (
         isinstance(data, Iterable) and not isinstance(data, (list, tuple, str, bytes)) and not hasattr(data, "dtype")
     ):

@@ -9,6 +9,7 @@ Taught in lesson 06.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from simdist.arguments import listed, number, shown
 from simdist.errors import InvalidArgumentError, NotFoundError
 
 __all__ = ["SpecialTokens", "checked_tokens", "tokens_of_file"]
@@ -93,8 +95,11 @@ def tokens_of_file(path: str | os.PathLike[str], encoding: str) -> list[str]:
 
     Raises:
         NotFoundError: there is no such file.
+        InvalidArgumentError: it is a directory, or no path.
     """
     try:
+        if "\0" in os.fspath(path) or Path(path).is_dir():
+            raise InvalidArgumentError(f"vocabulary is {shown(path)}, which is no path of a file; pass a list for tokens")
         text = Path(path).read_bytes().decode(encoding)
     except FileNotFoundError:
         raise NotFoundError(f"there is no vocabulary file {os.fspath(path)!r}; expected one token a line; pass a list for tokens") from None
@@ -117,7 +122,8 @@ def padded_weights(weights: Any, given: int, tokens: int, special: SpecialTokens
     Raises:
         InvalidArgumentError: not one weight for each entry of the vocabulary.
     """
-    array = np.asarray(weights, np.float64)
+    each = [number(weight, "a weight of idf_weights", -math.inf) for weight in listed(weights, "idf_weights", "numbers")]
+    array = np.array(each, np.float64)
     if array.shape != (given,):
         raise InvalidArgumentError(
             f"idf_weights has shape {array.shape}; expected one number for each of the {given} entries of the vocabulary"

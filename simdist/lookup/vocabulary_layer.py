@@ -13,9 +13,9 @@ import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from simdist.arguments import flag, whole_number
+from simdist.arguments import flag, shown, whole_number
 from simdist.data.leaves import Array
 from simdist.data.row_wise import RowWise
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -27,6 +27,8 @@ from simdist.lookup.worker_copies import TableCopies
 from simdist.variables.placement_record import PlacementRecord
 
 __all__ = ["VocabularyLayer"]
+
+MOST_OOV = 1 << 20  # indices; each has its token in the vocabulary
 
 Token = Any  # str or int
 
@@ -57,7 +59,7 @@ class VocabularyLayer(RowWise):
         self.invert, self.pad_to_max_tokens = flag(invert, "invert"), flag(pad_to_max_tokens, "pad_to_max_tokens")
         self.output_mode = known_mode(output_mode)
         self._check_modes(idf_weights)
-        num_oov_indices = whole_number(num_oov_indices, "num_oov_indices", 0)
+        num_oov_indices = whole_number(num_oov_indices, "num_oov_indices", 0, MOST_OOV)
         self.special = SpecialTokens(mask_token, oov_token, num_oov_indices, self.output_mode == "int")
         if self.max_tokens is not None and self.max_tokens < self.special.token_start:
             raise InvalidArgumentError(
@@ -231,6 +233,8 @@ class VocabularyLayer(RowWise):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """The lookup that `get_config` was called on."""
+        if not isinstance(cast("object", config), dict):
+            raise TypeError(f"config is {shown(config)}; expected the dict of get_config()")
         return cls(**config)
 
     def placements(self) -> list[PlacementRecord]:
