@@ -17,6 +17,7 @@ import abc
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
+from simdist.arguments import shown, whole_number
 from simdist.cluster.spec import ClusterSpec
 from simdist.errors import InvalidArgumentError
 
@@ -84,7 +85,7 @@ class ClusterResolver(abc.ABC):
 
     @rpc_layer.setter
     def rpc_layer(self, value: str | None) -> None:
-        self._rpc_layer = value
+        self._rpc_layer = checked_text(value, "rpc_layer")
 
     @property
     def environment(self) -> str:
@@ -106,7 +107,7 @@ class ClusterResolver(abc.ABC):
             InvalidArgumentError: if the task does not exist, or only half of its name is known.
         """
         job = self.task_type if task_type is None else task_type
-        index = self.task_id if task_id is None else task_id
+        index = self.task_id if task_id is None else checked_id(task_id)
         asked = task_type is not None or task_id is not None
         if asked and (job is None or index is None):
             raise InvalidArgumentError(f"master() needs both task_type and task_id; it has {job!r} and {index!r}.")
@@ -164,7 +165,7 @@ class SimpleClusterResolver(ClusterResolver):
         self._task_id = checked_id(task_id)
         self._master = _checked_master(master)
         self._environment = checked_text(environment, "environment") or ""
-        self._num_accelerators = dict(num_accelerators or {})
+        self._num_accelerators = _checked_accelerators(num_accelerators)
         self._rpc_layer = checked_text(rpc_layer, "rpc_layer")
 
     def cluster_spec(self) -> ClusterSpec:
@@ -197,13 +198,26 @@ def spec_of(resolver: ClusterResolver) -> ClusterSpec:
 
 
 def _with_scheme(address: str, rpc_layer: str | None) -> str:
-    return f"{rpc_layer}://{address}" if rpc_layer and address else address
+    scheme = checked_text(rpc_layer, "rpc_layer")
+    return f"{scheme}://{address}" if scheme and address else address
 
 
 def _checked_spec(spec: object) -> ClusterSpec:
     if not isinstance(spec, ClusterSpec):
         raise TypeError(f"cluster_spec must be a ClusterSpec: write ClusterSpec({spec!r}).")
     return spec
+
+
+def _checked_accelerators(given: object) -> dict[str, int]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"num_accelerators must be a dict from kind to number, such as {{'GPU': 8}}; got {shown(given)}.")
+    counts = cast("Mapping[object, object]", given)
+    wrong = next((kind for kind in counts if not isinstance(kind, str)), None)
+    if wrong is not None:
+        raise TypeError(f"num_accelerators must be a dict from kind to number, such as {{'GPU': 8}}; it has the key {shown(wrong)}.")
+    return {str(kind): whole_number(count, f"num_accelerators[{kind!r}]", 0) for kind, count in counts.items()}
 
 
 def _checked_master(master: object) -> str:
@@ -221,10 +235,12 @@ def checked_text(value: object, name: str) -> str | None:
 
 def checked_type(task_type: object) -> str | None:
     """The job, with ``""`` as None; raises if it is no name of a job."""
-    if task_type is None or task_type == "":
+    if task_type is None:
         return None
     if not isinstance(task_type, str):
-        raise TypeError(f'task_type must be text such as "worker"; got {task_type!r}.')
+        raise TypeError(f'task_type must be text such as "worker"; got {shown(task_type)}.')
+    if not task_type:
+        return None
     if ":" in task_type:
         raise InvalidArgumentError(f'task_type is the job alone, such as "worker", without task_id; got {task_type!r}.')
     return task_type

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import TypeAlias, cast
 
+from simdist.arguments import shown, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 
 __all__ = ["ClusterSpec", "JobTasks"]
@@ -98,6 +99,7 @@ class ClusterSpec:
             'b:1'
         """
         tasks = self._tasks(job)
+        index = whole_number(index, "index", 0)
         if index not in tasks:
             listed = ", ".join(map(str, tasks)) or "none"
             raise InvalidArgumentError(f"No task with index {index!r} in job {job!r}. Known indices: {listed}.")
@@ -132,8 +134,8 @@ class ClusterSpec:
         return {job: list(tasks.values()) if _is_dense(tasks) else dict(tasks) for job, tasks in self._jobs.items()}
 
     def _tasks(self, job: str) -> dict[int, str]:
-        if job not in self._jobs:
-            raise InvalidArgumentError(f"No such job in the cluster: {job!r}. {did_you_mean(job, self._jobs)}")
+        if not isinstance(cast("object", job), str) or job not in self._jobs:
+            raise InvalidArgumentError(f"No such job in the cluster: {shown(job)}. {did_you_mean(str(shown(job)), self._jobs)}")
         return self._jobs[job]
 
     def __contains__(self, job: object) -> bool:
@@ -157,7 +159,7 @@ class ClusterSpec:
 
 def _checked_jobs(cluster: object) -> dict[str, dict[int, str]]:
     if not isinstance(cluster, Mapping):
-        raise TypeError(f"cluster must map jobs to tasks, {EXPECTED}; got {cluster!r}.")
+        raise TypeError(f"cluster must map jobs to tasks, {EXPECTED}; got {shown(cluster)}.")
     jobs = cast("Mapping[object, object]", cluster)
     counts = [int(cast("int", tasks)) for tasks in jobs.values() if _is_whole(tasks)]
     if sum(count for count in counts if count > 0) > MOST_TASKS:
@@ -220,5 +222,5 @@ def _checked_index(job: object, index: object) -> int:
 
 def _checked_address(job: object, address: object) -> str:
     if not isinstance(address, str):
-        raise TypeError(f'the address of a task of job {job!r} must be text such as "host0:2222"; got {address!r}.')
+        raise TypeError(f'the address of a task of job {job!r} must be text such as "host0:2222"; got {shown(address)}.')
     return address

@@ -8,8 +8,9 @@ Taught in lesson 07.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import assert_never, cast
 
+from simdist.arguments import shown
 from simdist.coordinator.options import CoordinatorOptions
 from simdist.coordinator.queue import ClosureDecision, ClosureQueue
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
@@ -117,8 +118,8 @@ class Workforce:
                 tasks of this engine are fixed.
         """
         workers, backups = self.strategy.workers, self.strategy.backup_workers
-        if name not in workers:
-            raise InvalidArgumentError(f"There is no worker {name!r} to remove. {did_you_mean(str(name), workers)}")
+        if not isinstance(cast("object", name), str) or name not in workers:
+            raise InvalidArgumentError(f"There is no worker {shown(name)} to remove. {did_you_mean(shown(name), workers)}")
         if len(workers) <= 1 + backups:
             others = f" and backup_workers={backups}, for which no round waits" if backups else ""
             raise FailedPreconditionError(

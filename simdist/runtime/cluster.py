@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from simdist import debugging
 from simdist import hardware as models
-from simdist.arguments import known_word, require_arguments, require_function, whole_number
+from simdist.arguments import known_word, require_arguments, require_function, shown, whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, SimpleClusterResolver
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.schedule import Faults
@@ -366,12 +366,14 @@ def _checked_hardware(hardware: Device | Mapping[str, Device] | None, spec: Clus
 
 
 def _checked_disks(disks: DiskModel | Mapping[str, DiskModel] | None, spec: ClusterSpec) -> DiskModel | Mapping[str, DiskModel]:
-    by_job = cast("dict[str, object]", dict(disks)) if isinstance(disks, Mapping) else {"": disks or models.nvme}
+    by_job = cast("dict[str, object]", dict(disks)) if isinstance(disks, Mapping) else {"": models.nvme if disks is None else disks}
     if isinstance(disks, Mapping):
         _require_jobs("disks", disks, spec)
     for model in by_job.values():
         if not isinstance(model, DiskModel):
-            raise TypeError(f"disks holds {model!r}; expected a DiskModel, such as simdist.hardware.ssd, or a dict from job to DiskModel")
+            raise TypeError(
+                f"disks holds {shown(model)}; expected a DiskModel, such as simdist.hardware.ssd, or a dict from job to DiskModel"
+            )
     if isinstance(disks, Mapping):
         return dict(disks)
     return disks if disks is not None else models.nvme

@@ -13,9 +13,12 @@ import weakref
 from pathlib import Path
 from typing import cast
 
+from simdist.arguments import shown
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["Directories"]
+
+MOST_BYTES = 255  # of one part of a path, on usual file systems
 
 
 class Directories:
@@ -50,7 +53,12 @@ class Directories:
             TypeError: it is no text.
         """
         if not isinstance(cast("object", name), str):
-            raise TypeError(f"the name of a directory is {name!r}; expected text, such as 'backup'")
+            raise TypeError(f"the name of a directory is {shown(name)}; expected text, such as 'backup'")
+        if "\0" in name or any(len(os.fsencode(part)) > MOST_BYTES for part in Path(name).parts):
+            raise InvalidArgumentError(
+                f"cluster.directory({shown(name)}) is no name of a directory: it has a null character, or a part of more than "
+                f"{MOST_BYTES} bytes. Give a short one, such as 'backup'."
+            )
         if task not in self._disks:
             self._disks[task] = Path(tempfile.mkdtemp(prefix="simdist-"))
             # No TemporaryDirectory, which warns of clusters that nobody has closed.

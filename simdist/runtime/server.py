@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from simdist.arguments import flag
 from simdist.cluster import ClusterSpec
 from simdist.cluster.spec import FIRST_PORT, JobTasks
 from simdist.cluster.tasks import server_task
@@ -62,7 +63,7 @@ class Server:
         task = server_task(self.spec, job_name, task_index)
         self.job_name, self.task_index = task.job, task.index
         self.protocol = _checked_protocol(protocol)
-        self._is_started = start
+        self._is_started = flag(start, "start")
 
     @staticmethod
     def create_local_server(config: Any = None, start: bool = True) -> Server:

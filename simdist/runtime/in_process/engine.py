@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
+from simdist.arguments import shown
 from simdist.errors import DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.hardware import MemoryAccount, Network
 from simdist.hardware.wiring import Wiring, hosts_of
@@ -98,8 +99,8 @@ class WithoutTime(InProcessDriver):
     # -- tasks and devices ----------------------------------------------------------------------------------------
 
     def process(self, task: str) -> TaskHere:
-        if task not in self.tasks:
-            raise InvalidArgumentError(f"There is no task {task!r} in this cluster. {did_you_mean(task, self.tasks)}")
+        if not isinstance(cast("object", task), str) or task not in self.tasks:
+            raise InvalidArgumentError(f"There is no task {shown(task)} in this cluster. {did_you_mean(shown(task), self.tasks)}")
         return self.tasks[task]
 
     def steps_of(self, task: str) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from simdist.arguments import shown
 from simdist.errors import InvalidArgumentError, UnavailableError, did_you_mean
 from simdist.hardware import Device, DiskModel, Network
 from simdist.hardware.wiring import hosts_of
@@ -139,8 +140,8 @@ class World(CrashesAndRestarts):
         Raises:
             InvalidArgumentError: there is none; the message lists those that exist.
         """
-        if name not in self.tasks:
-            raise InvalidArgumentError(f"There is no task {name!r} in this cluster. {did_you_mean(name, self.tasks)}")
+        if not isinstance(cast("object", name), str) or name not in self.tasks:
+            raise InvalidArgumentError(f"There is no task {shown(name)} in this cluster. {did_you_mean(shown(name), self.tasks)}")
         return self.tasks[name]
 
     def disk(self, name: str) -> SimulatedDisk:
