@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
+from simdist.arguments import number
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["Compressor", "Fp16", "NoCompression", "OneBit", "TopK"]
@@ -141,6 +142,7 @@ class TopK:
     collective: ClassVar[str] = "all_gather"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "fraction", number(self.fraction, "TopK: fraction"))
         if not 0 < self.fraction <= 1:
             raise InvalidArgumentError(f"TopK: fraction must be above 0 and at most 1; got {self.fraction!r}.")
 

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simdist.arguments import listed, whole_number
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["group_by_size", "pack_gradients", "split_in_packs"]
+
+MOST_PACKS = 1 << 24  # each is a number in a list
 
 
 def group_by_size(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[int]]:
@@ -38,8 +41,8 @@ def group_by_size(sizes_bytes: Sequence[int], bytes_per_pack: int) -> list[list[
         >>> group_by_size([4, 4, 4], bytes_per_pack=4)
         [[0, 1], [2]]
     """
-    if bytes_per_pack < 0:
-        raise InvalidArgumentError(f"bytes_per_pack={bytes_per_pack} is negative; give 0 (everything in one pack) or more.")
+    bytes_per_pack = whole_number(bytes_per_pack, "bytes_per_pack", 0)
+    sizes_bytes = [whole_number(size, "a size in bytes", 0) for size in listed(sizes_bytes, "sizes_bytes", "numbers")]
     packs: list[list[int]] = []
     packed_bytes = 0
     for position, size_bytes in enumerate(sizes_bytes):
@@ -71,6 +74,7 @@ def pack_gradients(sizes_bytes: Sequence[int], dtypes: Sequence[object], bytes_p
         >>> pack_gradients([400, 40, 4], ["float32"] * 3, bytes_per_pack=40)
         [[2, 1], [0]]
     """
+    sizes_bytes, dtypes = listed(sizes_bytes, "sizes_bytes", "numbers"), [*map(str, listed(dtypes, "dtypes", "dtypes"))]
     if len(dtypes) != len(sizes_bytes):
         raise InvalidArgumentError(f"Give one dtype for each gradient; got {len(dtypes)} for {len(sizes_bytes)}.")
     by_dtype: dict[object, list[int]] = {}
@@ -100,7 +104,7 @@ def split_in_packs(total_elements: int, num_packs: int) -> list[int]:
         >>> split_in_packs(10, 4)
         [2, 2, 2, 4]
     """
-    if num_packs < 1 or total_elements < 0:
-        raise InvalidArgumentError(f"Cannot cut {total_elements} elements in {num_packs} packs; give 0 or more elements, 1 or more packs.")
+    total_elements = whole_number(total_elements, "total_elements", 0)
+    num_packs = whole_number(num_packs, "num_packs", 1, MOST_PACKS)
     each = total_elements // num_packs
     return [each] * (num_packs - 1) + [total_elements - each * (num_packs - 1)]

@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from simdist.errors import InvalidArgumentError
+from simdist.arguments import whole_number
 
 __all__ = ["PowerSGD", "PowerSGDState"]
 
@@ -70,8 +70,8 @@ class PowerSGD:
     collective: ClassVar[str] = "all_reduce"
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise InvalidArgumentError(f"PowerSGD: rank must be 1 or more; got {self.rank!r}.")
+        object.__setattr__(self, "rank", whole_number(self.rank, "PowerSGD: rank", 1))
+        object.__setattr__(self, "seed", whole_number(self.seed, "PowerSGD: seed"))
 
     def initial_state(self, shape: Shape, dtype: DTypeLike = np.float32) -> PowerSGDState:
         return PowerSGDState(jnp.zeros(shape, dtype), self._first_right(shape, dtype))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from simdist.arguments import float_of, shown
+from simdist.arguments import float_of, require_function, shown
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.hardware.devices import GIB, Device
 from simdist.hardware.figures import check_whole
@@ -64,6 +64,7 @@ def calibrate(
 
         In short: ``sd.Cluster({"worker": 2}, hardware=sd.hardware.calibrate())``.
     """
+    require_function(clock, "calibrate(clock=)")
     for argument, value in (("repeats", repeats), ("matrix_size", matrix_size), ("array_bytes", array_bytes)):
         check_whole("calibrate", argument, value)
     _require_room("matrix_size", matrix_size, 2 * FLOAT32_BYTES * int(matrix_size) ** 2)

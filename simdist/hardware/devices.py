@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
+from simdist.arguments import number
 from simdist.errors import InvalidArgumentError, did_you_mean
 from simdist.hardware.figures import check_name, keep_figures
 from simdist.hardware.jitter import NO_JITTER, Jitter
@@ -78,6 +79,8 @@ class Device:
             >>> Device(flops=1e9, memory_bandwidth=1e9, launch_overhead=0.5).seconds(flops=1e9, bytes=2e9)
             2.5
         """
+        if not (type(flops) is type(bytes) is float):  # as the engine has them
+            flops, bytes = number(flops, "flops"), number(bytes, "bytes")
         return max(flops / self.flops, bytes / self.memory_bandwidth) + self.launch_overhead
 
 

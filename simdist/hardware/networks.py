@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast
 
+from simdist.arguments import flag, shown
 from simdist.errors import InvalidArgumentError
 from simdist.hardware.figures import check_name, keep_figures
 from simdist.hardware.links import LinkModel
@@ -47,6 +48,8 @@ class Override:
     latency: float | None = None
 
     def __post_init__(self) -> None:
+        check_name(self)
+        flag(self.is_port, "is_port")
         owner = f"{'Port' if self.is_port else 'Link'} {self.name!r}"
         if self.bandwidth is None and self.latency is None:
             raise InvalidArgumentError(f"{owner}: give bandwidth=, latency= or both; nothing would change.")
@@ -117,6 +120,8 @@ class Network:
             >>> ethernet_25g.within_host(pcie4).intra_host_latency
             2e-06
         """
+        if not isinstance(cast("object", link), LinkModel):
+            raise TypeError(f"within_host takes a LinkModel, such as simdist.hardware.pcie4; got {shown(link)}")
         return replace(self, intra_host_bandwidth=link.bandwidth, intra_host_latency=link.latency, intra_host_shared=link.shared)
 
     def in_racks(self, tasks_per_rack: int, oversubscription: float = 1.0, hop_latency: float = 0.0) -> Network:
