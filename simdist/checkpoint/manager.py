@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from simdist.arguments import flag, number, whole_number
+from simdist.arguments import flag, number, shown, whole_number
 from simdist.checkpoint.checkpoint import Checkpoint, PathLike
 from simdist.checkpoint.directory import found_in, newest_number
 from simdist.checkpoint.files import remove
@@ -283,7 +283,9 @@ def _checked_step(step: int | None, step_counter: StepCounter | None, interval: 
 
 
 def _checked_name(name: str) -> str:
-    if not name or os.sep in name or "/" in name or name.startswith("."):
+    if not isinstance(cast("object", name), str):
+        raise TypeError(f"checkpoint_name is {shown(name)}; expected text, such as 'ckpt'")
+    if not name or "\0" in name or os.sep in name or "/" in name or name.startswith("."):
         raise InvalidArgumentError(f"checkpoint_name={name!r}; expected the beginning of a name of files, such as 'ckpt'.")
     return name
 

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from simdist.arguments import number
+from simdist.arguments import number, shown
 from simdist.checkpoint.checkpoint import Checkpoint
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manager import CheckpointManager
@@ -97,7 +97,7 @@ class PreemptionCheckpointHandler:
         NotImplementedError: the cluster has parameter servers, which keep the variables when a worker goes: use
             ``ParameterServerStrategy(recovery=...)``.
         InvalidArgumentError: a `Checkpoint` without a directory, or a manager with one.
-        TypeError: neither of the two.
+        TypeError: neither of the two, or another argument of the wrong type.
 
     Example:
         >>> import simdist as sd
@@ -126,6 +126,10 @@ class PreemptionCheckpointHandler:
         checkpoint_dir: str | os.PathLike[str] | None = None,
         termination_config: TerminationConfig | None = None,
     ) -> None:
+        if not isinstance(cast("object", cluster_resolver), (ClusterResolver, type(None))):
+            raise TypeError(f"cluster_resolver is {shown(cluster_resolver)}; expected strategy.cluster_resolver, or None")
+        if not isinstance(cast("object", termination_config), (TerminationConfig, type(None))):
+            raise TypeError(f"termination_config is {shown(termination_config)}; expected sd.TerminationConfig(...), or None")
         spec = None if cluster_resolver is None else cluster_resolver.cluster_spec()
         if spec is not None and "ps" in spec:
             raise NotImplementedError(
