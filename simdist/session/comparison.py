@@ -71,7 +71,7 @@ def compare(first: Traced, second: Traced) -> Comparison:
         the same
     """
     for name, given in (("first", first), ("second", second)):
-        if not hasattr(given, "trace"):
+        if not isinstance(getattr(given, "trace", None), Trace):
             raise TypeError(f"{name} is {given!r:.200}; expected a session or a cluster, whose trace is compared")
     traces = first.trace, second.trace
     places = first_difference(*traces), first_difference(*reversed(traces))

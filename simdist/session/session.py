@@ -175,7 +175,7 @@ class Session(SessionView, Uncopied, instead="session.fork(session.now) is anoth
 
     def rewind_seconds(self, t: float) -> float:
         """About how many seconds `rewind` takes: as many as it took to come there, of the clock on the wall."""
-        return self._branch.seconds_until(t)
+        return self._branch.seconds_until(number(t, "t"))
 
     def rewind(self, t: float) -> None:
         """Go back to a virtual second, by running again until then. Commands that come later are done again at their time.

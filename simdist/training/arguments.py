@@ -200,7 +200,7 @@ def require_options(verbose: Verbose, epochs: int = 1, initial_epoch: int = 0, *
     Raises:
         InvalidArgumentError: not one that means anything.
     """
-    if verbose not in ("auto", 0, 1, 2):
+    if not isinstance(cast("object", verbose), (str, int, np.number, np.bool_)) or verbose not in ("auto", 0, 1, 2):
         raise InvalidArgumentError(f'verbose={verbose!r} is not known; expected "auto", 0 (silent), 1 (a bar) or 2 (a line per epoch).')
     for name, value in (("epochs", epochs), ("initial_epoch", initial_epoch)):
         if not _is_count(value, 0):

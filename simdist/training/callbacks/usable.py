@@ -7,7 +7,7 @@ alone: `CSVLogger` and `RemoteMonitor` are left out in the others, and our `Mode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 import keras
 from keras.src.callbacks import CallbackList
@@ -35,7 +35,8 @@ def usable(callbacks: Callbacks, model: StrategyModel) -> CallbackList | Sequenc
         TypeError: something is no callback.
         InvalidArgumentError: one that could not do what it is for.
     """
-    given = callbacks.callbacks if isinstance(callbacks, CallbackList) else keras.tree.flatten(callbacks) if callbacks else []
+    empty = callbacks is None or (isinstance(callbacks, Sized) and not len(callbacks))
+    given = callbacks.callbacks if isinstance(callbacks, CallbackList) else [] if empty else keras.tree.flatten(callbacks)
     several = is_one_of_several(model)
     for callback in given:
         if not isinstance(callback, keras.callbacks.Callback):

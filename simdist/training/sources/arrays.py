@@ -12,6 +12,7 @@ import numpy as np
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter, can_convert_arrays
 from keras.src.trainers.data_adapters.array_slicing import convert_to_sliceable, train_validation_split
 
+from simdist.arguments import number, shown
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
@@ -76,6 +77,7 @@ def split_rows(x: Examples, y: Examples, sample_weight: Examples, fraction: floa
         >>> x, last
         (array([0, 1, 2]), array([3, 4]))
     """
+    fraction = number(fraction, "validation_split")
     if not 0.0 < fraction < 1.0:
         raise InvalidArgumentError(f"validation_split={fraction} is not a part of the data; expected more than 0 and less than 1.")
     arrays = rows_of("fit", x, y, sample_weight)
@@ -97,6 +99,8 @@ def rows_of(caller: str, x: Examples, y: Examples, sample_weight: Examples) -> R
         require_unmasked(leaf, f"an array of {caller}")
         if not can_convert_arrays(leaf):
             raise _strange(caller, leaf)
+        if getattr(leaf, "shape", None) == ():
+            raise InvalidArgumentError(f"{caller} was given the single number {shown(leaf)}; expected arrays with a row for each example.")
     slices: Tree = tuple(_sliceable(caller, name, part) for name, part in zip(PARTS, parts, strict=True))
     rows = keras.tree.map_structure(lambda part: None if part is None else np.asarray(part.convert_to_numpy(part[:])), slices)
     _require_equal_rows(caller, rows)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import numpy as np
+
 from simdist.errors import InvalidArgumentError
 from simdist.training.sources.base import Given
 
@@ -47,7 +51,7 @@ def require_shuffle(shuffle: bool | None) -> None:
     Raises:
         InvalidArgumentError: another one.
     """
-    if shuffle not in (None, True, False):
+    if not isinstance(cast("object", shuffle), (int, np.bool_, type(None))) or shuffle not in (None, True, False):
         raise InvalidArgumentError(f"shuffle={shuffle!r} is not known; expected True or False.")
 
 
