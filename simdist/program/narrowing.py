@@ -6,16 +6,19 @@ another one is an error, because it would be hard to find later: hashed ids that
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from simdist.arguments import shown
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import ArrayLike, DType, DTypeLike, HostArray, jax_array, present_value, supports_jax_array
+from simdist.program.arrays import ArrayLike, DType, DTypeLike, HostArray, jax_array, native, present_value, supports_jax_array
 from simdist.program.values import snapshot
 
-__all__ = ["canonical", "kept_dtype", "narrowed", "require_known", "require_numbers", "require_unmasked"]
+__all__ = ["canonical", "kept_dtype", "narrowed", "numbers_for_jax", "require_known", "require_numbers", "require_unmasked"]
 
 NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void", "record")
 WIDER_THAN_JAX = ("float96", "float128", "complex192", "complex256")  # numpy.longdouble and its relative, as machines call them
@@ -86,6 +89,36 @@ def require_known(value: jax.Array, what: str) -> None:
             f"{what} was about to get a value of a jax.jit, grad, scan or vmap, which is no number before that function ends. Return the "
             "value from the function, and assign it then; or make the function a step, with @sd.function."
         )
+
+
+def numbers_for_jax(value: Any, what: str) -> Any:
+    """An array, or what can be made one, in a form that JAX takes: lists as arrays, in the byte order of this machine.
+
+    Args:
+        value: of the user; values of a step and variables stay as they are, and so do numbers of Python, which have no dtype.
+        what: who has it, as the beginning of a sentence.
+
+    Raises:
+        InvalidArgumentError: it is no array of numbers; JAX's own errors would not say whose it is.
+
+    Example:
+        >>> numbers_for_jax([1, 2], "The gradient"), numbers_for_jax(1.5, "The gradient")
+        (array([1, 2]), 1.5)
+    """
+    if isinstance(value, jax.Array) or supports_jax_array(value):
+        return value
+    if type(value) in (int, float, bool, complex):
+        canonical(value, what)
+        return value
+    if any(isinstance(leaf, jax.Array) or supports_jax_array(leaf) for leaf in jax.tree_util.tree_leaves(value)):
+        return value
+    try:
+        array = native(np.asarray(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{what} was given {shown(value)}, which is no array ({error}). Give rows of equal length.") from None
+    if array.dtype.name.startswith(NO_NUMBERS):
+        raise InvalidArgumentError(f"{what} was given {shown(value)}. Give numbers of at most 64 bits, or booleans.")
+    return array
 
 
 def canonical(value: ArrayLike, what: str, dtype: DTypeLike | None = None) -> jax.Array:

@@ -14,6 +14,7 @@ import jax._src.core as jax_core
 import jax._src.dtypes as jax_dtypes
 import jax.numpy as jnp
 
+from simdist.arguments import listed
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DTypeLike, HostArray, Tree, has_dtype
 from simdist.program.batch_rows import BatchRows
@@ -68,7 +69,7 @@ class PerReplica(ReplicaArgument):
     """
 
     def __init__(self, values: Sequence[Tree], global_rows: int | None = None) -> None:
-        self._values = tuple(values)
+        self._values = tuple(listed(values, "values", "the value of each replica"))
         self.global_rows = global_rows
 
     @property

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.arrays import has_dtype, native
+from simdist.program.arrays import has_dtype
 from simdist.program.global_sizes import GivenSize
 from simdist.program.half_precision import widened
-from simdist.program.narrowing import require_unmasked
+from simdist.program.narrowing import numbers_for_jax, require_unmasked
 from simdist.program.tracing import active_tracer
 from simdist.strategies.context import ReplicaContext, get_replica_context, get_strategy
 
@@ -52,7 +52,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
         1.25
     """
     context = _replica("compute_average_loss")
-    losses = jnp.asarray(native(per_example_loss))
+    losses = jnp.asarray(numbers_for_jax(per_example_loss, "compute_average_loss"))
     if losses.ndim == 0:
         raise InvalidArgumentError("compute_average_loss was given a scalar; give the loss of each example, of shape (batch,).")
     losses = losses if jnp.issubdtype(losses.dtype, jnp.floating) else losses.astype(jnp.float32)
@@ -83,13 +83,16 @@ def scale_regularization_loss(regularization_loss: Any) -> Any:
         >>> float(strategy.reduce("sum", parts, axis=None))
         3.0
     """
-    return jnp.sum(jnp.asarray(regularization_loss)) / _replica("scale_regularization_loss").num_replicas_in_sync
+    return (
+        jnp.sum(jnp.asarray(numbers_for_jax(regularization_loss, "scale_regularization_loss")))
+        / _replica("scale_regularization_loss").num_replicas_in_sync
+    )
 
 
 def _weights(sample_weight: Any, losses: jax.Array) -> jax.Array:
     """Weights with as many axes as the losses: a last axis of length 1 more is left out, fewer axes are filled up."""
     require_unmasked(sample_weight, "sample_weight")
-    weights = jnp.asarray(sample_weight, losses.dtype)
+    weights = jnp.asarray(numbers_for_jax(sample_weight, "sample_weight"), losses.dtype)
     if weights.ndim == losses.ndim + 1 and weights.shape[-1] == 1:
         weights = weights[..., 0]
     fitting = weights.reshape(weights.shape + (1,) * (losses.ndim - weights.ndim))

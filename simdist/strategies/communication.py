@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
-from simdist.arguments import END_S, known_word, number, whole_number
+from simdist.arguments import END_S, known_word, number, shown, whole_number
 from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from simdist.collectives.base import Algorithm, Schedule, Transfer
 from simdist.collectives.choose import CANDIDATES, choose
@@ -142,6 +142,8 @@ class CommunicationOptions:
         """
         if other is None:
             return self
+        if not isinstance(cast("object", other), CommunicationOptions):
+            raise TypeError(f"merge takes sd.CommunicationOptions(...); got {shown(other)}")
         default = CommunicationOptions()
         fields = CommunicationOptions.__dataclass_fields__
         values = {name: getattr(other, name) if getattr(other, name) != getattr(default, name) else getattr(self, name) for name in fields}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from simdist.arguments import shown
 from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskLocal
 from simdist.program.batch_rows import BatchRows, common_size
@@ -94,7 +95,7 @@ class ReplicaContext:
         Returns:
             What it returned; of a `PerReplica`, the value of this replica.
         """
-        return self.strategy.merge_in_replica(merge_fn, args, kwargs or {})
+        return self.strategy.merge_in_replica(merge_fn, args, {} if kwargs is None else kwargs)
 
     def global_batch_size(self, own_rows: int) -> int:
         """Rows of the whole batch of which this replica has `own_rows`: exact where the step took it from a distributed dataset.
@@ -240,6 +241,7 @@ def experimental_set_strategy(strategy: Any) -> None:
 
     Raises:
         FailedPreconditionError: called inside a scope.
+        TypeError: no strategy.
 
     Example:
         >>> import simdist as sd
@@ -248,6 +250,8 @@ def experimental_set_strategy(strategy: Any) -> None:
         2
         >>> sd.experimental_set_strategy(None)
     """
+    if strategy is not None and not callable(getattr(strategy, "scope", None)):
+        raise TypeError(f"experimental_set_strategy takes a strategy, such as sd.MirroredStrategy(2), or None; got {shown(strategy)}")
     chosen = _chosen.get()
     if len(open_scopes.get()) > (chosen is not None) or _replicas.get():
         raise FailedPreconditionError(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
-from simdist.arguments import require_arguments
+from simdist.arguments import flag, listed, require_arguments, require_function, shown
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.per_replica import on_each_replica
 from simdist.program.tracing import active_tracer
@@ -98,6 +98,8 @@ class StrategyExtended(WithAbsentNames):
             InvalidArgumentError: args is not a list or tuple, or they are nested too deeply.
         """
         require_arguments(args, kwargs, "extended.update")
+        require_function(fn, "extended.update")
+        group = flag(group, "group")
         context.require_cross_replica("extended.update")
         context.require_stepping(self.strategy)
         return self.strategy.update_copies(as_variable(var), fn, list(args), kwargs or {}, group)
@@ -118,8 +120,17 @@ class StrategyExtended(WithAbsentNames):
         return self.strategy.reduce_with(CommunicationOptions.of_call(options), reduce_op, value, None)
 
     def batch_reduce_to(self, reduce_op: Any, pairs: Sequence[tuple[Any, Any]], options: Any = None) -> list[Any]:
-        """`reduce_to` for several (value, destinations)."""
-        return [self.reduce_to(reduce_op, value, destinations, options) for value, destinations in pairs]
+        """`reduce_to` for several (value, destinations).
+
+        Raises:
+            TypeError: no list of pairs.
+            InvalidArgumentError: as `reduce_to`.
+        """
+        given = listed(pairs, "value_destination_pairs", "pairs (value, destinations)")
+        wrong = [pair for pair in given if not isinstance(pair, (tuple, list)) or len(cast("Sequence[Any]", pair)) != 2]
+        if wrong:
+            raise TypeError(f"value_destination_pairs has {shown(wrong[0])}; expected pairs (value, destinations)")
+        return [self.reduce_to(reduce_op, value, destinations, options) for value, destinations in given]
 
     def value_container(self, value: Any) -> Any:
         """The distributed value that a component belongs to; here they are one."""

@@ -285,6 +285,7 @@ class ReplicaOperations(Uncopied, instead="Make another one; a checkpoint takes 
     def merge_in_replica(self, merge_fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """See `ReplicaContext.merge_call`."""
         require_arguments(args, kwargs, "merge_call")
+        require_function(merge_fn, "merge_call")
         traced = active_tracer() is not None
         with context.across_replicas():
             given, named = _across((list(args), kwargs)) if traced else (args, kwargs)

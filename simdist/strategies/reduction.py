@@ -20,10 +20,10 @@ import numpy as np
 from simdist.arguments import whole_number, word_of
 from simdist.collectives.packing import pack_gradients
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import is_array, native, present_value, supports_jax_array
+from simdist.program.arrays import is_array, present_value, supports_jax_array
 from simdist.program.collective import CollectiveOptions
 from simdist.program.half_precision import is_half, widened
-from simdist.program.narrowing import canonical, kept_dtype, narrowed, require_numbers, require_unmasked
+from simdist.program.narrowing import canonical, kept_dtype, narrowed, numbers_for_jax, require_numbers, require_unmasked
 from simdist.program.per_replica import PerReplica, ReplicaLocal
 from simdist.program.tracing import Tracer, active_tracer
 
@@ -138,7 +138,7 @@ def as_numbers(value: Any, what: str) -> Any:
         require_numbers("str" if isinstance(value, (str, bytes)) else value.dtype.name, what)
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.itemsize > kept_dtype(value.dtype).itemsize:
         return jnp.asarray(narrowed(np.asarray(value), kept_dtype(value.dtype), what))
-    return jnp.asarray(native(value))
+    return jnp.asarray(numbers_for_jax(value, what))
 
 
 def _over_axis(op: ReduceOp, value: Any, axis: Axis) -> Any:

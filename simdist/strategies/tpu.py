@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from simdist.arguments import flag
 from simdist.cluster.tpu import GENERATIONS, TPUClusterResolver
 from simdist.errors import InvalidArgumentError
 from simdist.hardware import LinkModel, Torus, device_for, presets
@@ -59,7 +60,8 @@ class TPUStrategy(SynchronousStrategy):
             raise InvalidArgumentError(
                 f'TPUStrategy needs an sd.TPUClusterResolver, for example sd.TPUClusterResolver("v4-8"); got {resolver!r}.'
             )
-        if experimental_device_assignment is not None or experimental_spmd_xla_partitioning:
+        partitions = flag(experimental_spmd_xla_partitioning, "experimental_spmd_xla_partitioning")
+        if experimental_device_assignment is not None or partitions:
             raise InvalidArgumentError(
                 "experimental_device_assignment and experimental_spmd_xla_partitioning place replicas otherwise than one on each core, "
                 "which is not simulated. Leave them out."

@@ -18,7 +18,7 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import jax
 import jax.core
@@ -137,7 +137,7 @@ def aggregation_of(word: VariableAggregation | str) -> VariableAggregation:
 
 
 def _member(kind: type[Word], word: Word | str, argument: str) -> Word:
-    found = word.value if isinstance(word, kind) else word
+    found = cast("object", word.value if isinstance(word, kind) else word)
     if not isinstance(found, str) or found.lower() not in [member.value for member in kind]:
         names = ", ".join(kind.__members__)
         raise InvalidArgumentError(f"{argument}={shown(word)} is not known; use one of {kind.__name__}.{names}.")

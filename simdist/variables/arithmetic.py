@@ -168,6 +168,18 @@ def _is_array_like(value: object) -> TypeGuard[Operand]:
     return isinstance(value, known) or supports_jax_array(value)
 
 
+def _index_part(part: Any) -> Any:
+    """A part of an index: a list as an array, of a variable its value, a bool of numpy as one of Python, which is all that JAX takes."""
+    if isinstance(part, Arithmetic):
+        return part.value
+    if not isinstance(part, (list, np.bool_)):
+        return part
+    try:
+        return bool(part) if isinstance(part, np.bool_) else np.asarray(part)
+    except ValueError as error:
+        raise IndexError(f"a list in an index is no array ({error}); give lists of one length") from None
+
+
 def checked_index(variable: VariableHandle, index: Index) -> tuple[Any, ...]:
     """The parts of an index: JAX takes the nearest element for one that is not there; numpy raises, and so do we where the index is known.
 
@@ -175,7 +187,7 @@ def checked_index(variable: VariableHandle, index: Index) -> tuple[Any, ...]:
         IndexError: the index is out of range, or no index.
     """
     given = index if isinstance(index, tuple) else (index,)
-    parts = tuple([np.asarray(part) if isinstance(part, list) else part.value if isinstance(part, Arithmetic) else part for part in given])
+    parts = tuple(map(_index_part, given))
 
     def known(part: Any) -> Any:
         if not isinstance(part, jax.core.Tracer):
@@ -186,7 +198,7 @@ def checked_index(variable: VariableHandle, index: Index) -> tuple[Any, ...]:
         return parts  # a mask that is not known yet; JAX says what can be done with it
     try:
         np.broadcast_to(False, variable.shape)[tuple(map(known, parts))]
-    except IndexError as error:
+    except (IndexError, OverflowError) as error:  # the latter of a number that is beyond every array
         raise IndexError(f"{variable.name}: {error}") from None
     return parts
 

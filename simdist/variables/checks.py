@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
-from simdist.program.arrays import ArrayLike, native
+from simdist.program.arrays import ArrayLike
 from simdist.program.markers import CheckMarker
+from simdist.program.narrowing import numbers_for_jax
 from simdist.program.tracing import active_tracer
 
 __all__ = ["check_numerics"]
@@ -31,9 +32,9 @@ def check_numerics(value: Checked, message: str) -> Checked:
         >>> float(check_numerics(1.0, "loss"))
         1.0
     """
-    tracer = active_tracer()
+    tracer, given = active_tracer(), numbers_for_jax(value, "check_numerics")
     if tracer is not None:
-        tracer.mark(CheckMarker(message), [jnp.asarray(native(value))], [])
-    elif not np.isfinite(np.asarray(value)).all():
+        tracer.mark(CheckMarker(message), [jnp.asarray(given)], [])
+    elif not np.isfinite(np.asarray(given)).all():
         raise InvalidArgumentError(f"{message}: a value is NaN or Inf. Lower the learning rate, clip the gradients, or look at the input.")
     return value

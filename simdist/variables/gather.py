@@ -89,5 +89,8 @@ class Gather:
 def known_array(indices: ArrayLike) -> tuple[Array, bool]:
     """Indices as an array, and whether their numbers are known: those of a step may not be yet."""
     is_known = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(indices))
-    given = native(np.asarray(indices)) if is_known else jnp.asarray(indices)
+    try:
+        given = native(np.asarray(indices)) if is_known else jnp.asarray(indices)
+    except ValueError as error:
+        raise InvalidArgumentError(f"indices are no array ({error}). Give lists of one length.") from None
     return wide_ids(given) if jnp.issubdtype(given.dtype, jnp.integer) else given, is_known

@@ -15,7 +15,7 @@ from simdist.program.operations import Rule, VariableHandle
 from simdist.program.scope import current_scope
 from simdist.program.tracing import active_tracer
 from simdist.variables.handles import AnyVariable, Assignable
-from simdist.variables.optimizer import as_variable
+from simdist.variables.optimizer import variables_of
 from simdist.variables.variable import Variable
 
 __all__ = ["differentiated", "value_and_grad"]
@@ -77,7 +77,7 @@ def differentiated(
     has_aux = flag(has_aux, "has_aux")
     if isinstance(variables, Assignable):
         raise TypeError("value_and_grad takes a list of variables, and got a single one. Write value_and_grad(fn, [variable]).")
-    given = [as_variable(variable) for variable in variables]
+    given = variables_of(variables)
     numbers = {handle: number for number, handle in enumerate(dict.fromkeys(variable.ref() for variable in given))}
     places = [numbers[variable.ref()] for variable in given]
     handles = [given[places.index(number)] for number in range(len(numbers))]

@@ -6,17 +6,17 @@ before that what needs the whole gradient: the sum over the replicas, the loss s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from simdist.arguments import flag
+from simdist.arguments import flag, listed
 from simdist.collectives.compression import Compressor
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
-from simdist.program.arrays import ArrayLike, is_array, native
-from simdist.program.narrowing import canonical
+from simdist.program.arrays import ArrayLike, is_array
+from simdist.program.narrowing import canonical, numbers_for_jax
 from simdist.program.saved_parts import waiting_values
 from simdist.program.scope import current_scope
 from simdist.program.tracing import Tracer, active_tracer
@@ -43,7 +43,7 @@ from simdist.variables.rule_state import is_count
 from simdist.variables.variable import Variable
 from simdist.variables.wrapped_attributes import WrappedAttributes
 
-__all__ = ["Optimizer", "as_variable", "renew_rules"]
+__all__ = ["Optimizer", "as_variable", "variables_of", "renew_rules"]
 
 
 class Optimizer(WrappedAttributes):
@@ -108,7 +108,10 @@ class Optimizer(WrappedAttributes):
             >>> optimizer.iterations
             0
         """
-        self._rule([as_variable(variable) for variable in variables]).state.build()
+        given = variables_of(variables)
+        if not given:
+            raise InvalidArgumentError("build was given no variables. Give all that the optimizer will change.")
+        self._rule(given).state.build()
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[ArrayLike | None, AnyVariable]], skip_gradients_aggregation: bool = False
@@ -131,7 +134,7 @@ class Optimizer(WrappedAttributes):
                 combines: with an Optax transformation, `sync_every`, `backup_workers`, or several workers of parameter servers.
             TypeError: not pairs, or an array in the place of a variable.
         """
-        tracer = active_tracer()
+        tracer, skip_gradients_aggregation = active_tracer(), flag(skip_gradients_aggregation, "skip_gradients_aggregation")
         if tracer is None:
             pairs = _pairs(grads_and_vars)
             return self._applied_once(pairs, skip_gradients_aggregation)
@@ -298,7 +301,7 @@ def _checked(gradient: ArrayLike, variable: Variable) -> jax.Array:
     Raises:
         InvalidArgumentError: it has another shape than its variable, or numbers that no such dtype can hold.
     """
-    gradient = native(gradient)
+    gradient = numbers_for_jax(gradient, f"The gradient of {variable.name!r}")
     is_float = jnp.issubdtype(variable.dtype, jnp.floating) and not jnp.issubdtype(jnp.asarray(gradient).dtype, jnp.complexfloating)
     fits = is_float or jnp.issubdtype(variable.dtype, jnp.complexfloating)
     array = jnp.asarray(gradient if fits else canonical(gradient, f"The gradient of {variable.name!r}", variable.dtype), variable.dtype)
@@ -312,6 +315,16 @@ def renew_rules(optimizer: KerasOptimizer) -> None:
     rules: list[OptimizerRule] = vars(optimizer).get("_simdist_rules", [])
     for rule in rules:
         rule.state.renew()
+
+
+def variables_of(given: Iterable[AnyVariable]) -> list[Variable]:
+    """Several variables, of a list or a generator; what is a text, a dict or a set is refused by its first member.
+
+    Raises:
+        TypeError: no list, or something in it is no variable.
+    """
+    several = given if isinstance(given, (str, Mapping, Set)) else listed(given, "variables", "variables")
+    return [as_variable(variable) for variable in several]
 
 
 def as_variable(variable: AnyVariable) -> Variable:

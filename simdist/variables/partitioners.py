@@ -23,6 +23,7 @@ from typing import Protocol
 
 import numpy as np
 
+from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import DTypeLike
 
@@ -262,6 +263,7 @@ def _checked_shape(shape: Sequence[int], axis: int) -> tuple[tuple[int, ...], in
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
         raise InvalidArgumentError(f"a variable to be cut needs a fully known shape; got {shape!r}.") from None
+    axis = whole_number(axis, "axis")
     if not -len(sizes) <= axis < len(sizes):
         what = "a scalar cannot be cut into shards" if not sizes else f"axis {axis} is outside of shape {sizes}"
         raise InvalidArgumentError(f"{what}: give a shape with that axis.")
@@ -273,6 +275,6 @@ def _bytes_per_element(dtype: DTypeLike, bytes_per_string: int) -> int:
         return bytes_per_string
     try:
         known = np.dtype(dtype)
-    except TypeError as error:
+    except (TypeError, UnicodeError) as error:
         raise TypeError(f'dtype must be a dtype such as "float32", or "string"; got {dtype!r}.') from error
     return bytes_per_string if known.kind in "OSUT" else known.itemsize

@@ -146,6 +146,8 @@ class Scatter(Gather, VariableHandle):
         """
         places, is_known = known_array(indices)
         front = places.shape[:-1]
+        if not jnp.issubdtype(places.dtype, jnp.integer):
+            raise InvalidArgumentError(f"indices of {self.name}.batch_scatter_update have dtype {places.dtype}; expected whole numbers.")
         if places.ndim == 0 or front != self.shape[: len(front)] or len(front) >= len(self.shape):
             raise InvalidArgumentError(
                 f"indices of {self.name}.batch_scatter_update have shape {places.shape}; expected {self.shape[: len(front)]} in front, as "

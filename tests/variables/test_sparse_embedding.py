@@ -222,7 +222,7 @@ def lookup_in(ids: Any, **options: Any) -> Any:
         (3, {}, r"was given one id; expected an array \[..., n\]"),
         ([[1]], {"weights": [1.0]}, r"weights of shape \(1,\) for ids of shape \(1, 1\)"),
         ([[1]], {"weights": [[True]]}, "weights of dtype bool; expected numbers"),
-        ([[1]], {"combiner": "men"}, "combiner='men' is not known. Did you mean 'mean'"),
+        ([[1]], {"combiner": "men"}, r"combiner='men' is not known; use one of 'mean', 'sqrtn', 'sum'\. Did you mean 'mean'\?"),
         ([[1]], {"default_id": 50}, "default_id=50 is no row of 'table', which has 50 rows"),
     ],
 )
