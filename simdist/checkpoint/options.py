@@ -37,4 +37,4 @@ class CheckpointOptions:
 
     def __post_init__(self) -> None:
         flag(self.enable_async, "enable_async")
-        known_word(self.writers, "writers", WRITERS)
+        object.__setattr__(self, "writers", known_word(self.writers, "writers", WRITERS))

@@ -21,9 +21,9 @@ from simdist.lookup.texts import (
     STANDARDS,
     Tokens,
     joined_neighbours,
+    known_choice,
     ngram_widths,
     padded,
-    require_choice,
     split_texts,
     standardized,
 )
@@ -82,8 +82,8 @@ class TextVectorization(RowWise):
         name: str | None = None,
     ) -> None:
         self.name = type(self).__name__ if name is None else str(name)
-        require_choice(standardize, list(STANDARDS), "standardize")
-        require_choice(split, list(SPLITS), "split")
+        standardize = known_choice(standardize, list(STANDARDS), "standardize")
+        split = known_choice(split, list(SPLITS), "split")
         if flag(ragged, "ragged"):
             raise InvalidArgumentError(
                 f"{self.name} was given ragged=True; ragged tensors do not exist here; leave it out: rows are filled up"

@@ -20,7 +20,7 @@ from simdist.arguments import known_word
 from simdist.data.leaves import Array
 from simdist.errors import InvalidArgumentError
 
-__all__ = ["SPLITS", "STANDARDS", "Tokens", "joined_neighbours", "ngram_widths", "require_choice", "split_texts", "standardized"]
+__all__ = ["SPLITS", "STANDARDS", "Tokens", "joined_neighbours", "known_choice", "ngram_widths", "split_texts", "standardized"]
 
 Tokens = list[list[str]]  # of each text
 
@@ -34,14 +34,13 @@ STANDARDS: dict[str, dict[int, Any]] = {
 SPLITS: dict[str, Callable[[str], list[str]]] = {"whitespace": re.compile(r"[^ \t\n\r\x0b\x0c]+").findall, "character": list}
 
 
-def require_choice(choice: Any, known: Sequence[str], name: str) -> None:
-    """Refuse what is neither None, nor a function, nor one of the known words.
+def known_choice(choice: Any, known: Sequence[str], name: str) -> Any:
+    """None, a function, or one of the known words.
 
     Raises:
         InvalidArgumentError: it is something else.
     """
-    if choice is not None and not callable(choice):
-        known_word(choice, name, known)
+    return choice if choice is None or callable(choice) else known_word(choice, name, known)
 
 
 def standardized(texts: list[str], how: Any) -> list[str]:

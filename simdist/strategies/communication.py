@@ -89,7 +89,7 @@ class CommunicationOptions:
         if self.compression is not None:
             CompressedSum(self.compression)
         if self.algorithm is not None:
-            known_word(self.algorithm, "algorithm", ALL_REDUCE)
+            object.__setattr__(self, "algorithm", known_word(self.algorithm, "algorithm", ALL_REDUCE))
 
     def of_gradients(self) -> dict[str, bool]:
         """Which of the options that concern gradients alone say something."""

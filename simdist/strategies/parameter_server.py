@@ -125,10 +125,9 @@ class ParameterServerStrategy(Strategy):
         self.servers = [f"ps:{index}" for index in cluster.spec.task_indices("ps")]
         self.workers: list[str] = []
         self.change_workers([f"worker:{index}" for index in cluster.spec.task_indices("worker")])
-        self.mode = mode
-        self.staleness, self.backup_workers = checked_mode(mode, staleness, backup_workers, len(self.workers))
+        self.mode, self.staleness, self.backup_workers = checked_mode(mode, staleness, backup_workers, len(self.workers))
         self.serving = Serving(
-            tuple(self.servers), mode != "async", checked_recovery(recovery, self.servers), flag(exactly_once, "exactly_once")
+            tuple(self.servers), self.mode != "async", checked_recovery(recovery, self.servers), flag(exactly_once, "exactly_once")
         )
         self.engine.require_serving(self.serving)
         count = few_devices(whole_number(devices_per_worker, "devices_per_worker", 1), "devices_per_worker")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from simdist.arguments import known_word, whole_number
 from simdist.errors import InvalidArgumentError
@@ -14,13 +14,13 @@ __all__ = ["Mode", "checked_mode", "checked_recovery"]
 Mode = Literal["async", "bounded", "sync"]
 
 
-def checked_mode(mode: str, staleness: int | None, backup_workers: int, num_workers: int) -> tuple[int, int]:
-    """The staleness, in rounds, and the number of backup workers.
+def checked_mode(mode: str, staleness: int | None, backup_workers: int, num_workers: int) -> tuple[Mode, int, int]:
+    """The mode, the staleness in rounds, and the number of backup workers.
 
     Raises:
         InvalidArgumentError: an unknown mode, or an argument that does not belong to it or is out of range.
     """
-    known_word(mode, "mode", get_args(Mode))
+    mode = known_word(mode, "mode", get_args(Mode))
     if staleness is not None and mode != "bounded":
         raise InvalidArgumentError(f"staleness={staleness!r} belongs to mode='bounded'; the mode is {mode!r}. Leave it out.")
     if mode == "bounded" and staleness is None:
@@ -37,7 +37,7 @@ def checked_mode(mode: str, staleness: int | None, backup_workers: int, num_work
             f"backup_workers={backups}, but the cluster has {num_workers} workers, and a round needs at least one. Use at most "
             f"{num_workers - 1}."
         )
-    return 0 if staleness is None else whole_number(staleness, "staleness", 0), backups
+    return cast("Mode", mode), 0 if staleness is None else whole_number(staleness, "staleness", 0), backups
 
 
 def checked_recovery(recovery: Recovery, servers: Sequence[str]) -> Recovery:
@@ -46,7 +46,7 @@ def checked_recovery(recovery: Recovery, servers: Sequence[str]) -> Recovery:
     Raises:
         InvalidArgumentError: it is unknown, or there is no second server for a copy.
     """
-    known_word(recovery, "recovery", get_args(Recovery))
+    recovery = cast("Recovery", known_word(recovery, "recovery", get_args(Recovery)))
     if recovery == "replica" and len(servers) < 2:
         raise InvalidArgumentError(
             "recovery='replica' keeps a copy of each server's variables on the next one, and there is only one ps task. Give the cluster "

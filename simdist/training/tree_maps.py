@@ -30,4 +30,4 @@ def install() -> None:
     # A module for Keras alone: other users of optree keep theirs.
     own = ModuleType(library.__name__)
     vars(own).update(vars(library), tree_map=tree_map, by_simdist=True)
-    vars(tree_api.tree_impl)["optree"] = own
+    setattr(tree_api.tree_impl, "optree", own)  # noqa: B010
