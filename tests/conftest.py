@@ -35,7 +35,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # What XLA compiles is kept for the next run, and for the processes that tests start. This import loads JAX.
 from quick_jax import quicken  # noqa: E402
-from sampling import mark_the_rest  # noqa: E402
+from sampling import USUAL_EXAMPLES, mark_the_rest  # noqa: E402
 from simdist.compilation_cache import switch_on  # noqa: E402
 
 switch_on()
@@ -50,7 +50,7 @@ files = count(1)
 # `ci` (the default) tries the same examples on every run; `explore` searches for new ones:
 #     HYPOTHESIS_PROFILE=explore pytest tests/properties
 common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-settings.register_profile("ci", common, derandomize=True, max_examples=50, database=None)
+settings.register_profile("ci", common, derandomize=True, max_examples=USUAL_EXAMPLES, database=None)
 settings.register_profile("explore", common, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -6,8 +6,22 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-__all__ = ["covering", "mark_the_rest", "sampled"]
+__all__ = ["USUAL_EXAMPLES", "covering", "examples", "mark_the_rest", "sampled"]
+
+# What hypothesis tries in CI where a test does not say otherwise.
+USUAL_EXAMPLES = 50
+
+
+def examples(count: int = USUAL_EXAMPLES, **options: Any) -> settings:
+    """Settings of a property: CI tries so many examples, the same ones every time; the profile `explore` more, in proportion, and new ones.
+
+    Args:
+        count: of examples in CI.
+        options: of `hypothesis.settings`, beside these.
+    """
+    return settings(max_examples=count * settings.default.max_examples // USUAL_EXAMPLES, deadline=None, **options)
 
 
 def sampled(cases: Iterable[Any], sample: Collection[Any]) -> list[Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.collectives import ALL_REDUCE, choose, predicted_seconds
 from simdist.collectives.choose import CANDIDATES, _loads
 from simdist.collectives.ring import RING
@@ -64,7 +65,7 @@ def test_ring_crosses_a_shared_port_once_and_is_therefore_chosen_on_hosts_with_m
     latency_s=st.floats(0.0, 1e-3),
     bandwidth=st.floats(1e7, 1e11),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(40)
 def test_no_candidate_is_faster_on_a_simulated_switch(
     kind: str, num_ranks: int, size_bytes: float, latency_s: float, bandwidth: float
 ) -> None:
@@ -99,7 +100,7 @@ def test_prediction_on_shared_ports_is_what_the_network_takes_where_all_hosts_do
     inner_latency_s=st.floats(0.0, ALPHA_S),
     inner_bandwidth=st.floats(BANDWIDTH, 1e12),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_prediction_on_any_hosts_is_near_what_the_network_takes(
     name: str, num_ranks: int, ranks_per_host: int, size_bytes: float, inner_latency_s: float, inner_bandwidth: float
 ) -> None:

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sampling import covering, sampled
+from sampling import covering, examples, sampled
 from simdist.collectives import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -76,7 +76,7 @@ def test_all_reduce_of_positive_numbers_is_within_a_millionth_of_the_float64_sum
     shape=st.lists(st.integers(0, 9), max_size=3).map(tuple),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25)
 def test_combined_has_the_bits_of_the_transfers_for_any_shape(name: str, n: int, shape: tuple[int, ...], seed: int) -> None:
     data, schedule = uneven(n, shape, seed), ALL_REDUCE[name].schedule(n)
     result = combined(schedule, jnp.asarray(data))

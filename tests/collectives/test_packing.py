@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.collectives import group_by_size, pack_gradients, split_in_packs
 from simdist.errors import InvalidArgumentError
 
@@ -32,7 +33,7 @@ def test_new_pack_begins_after_one_that_exceeds_the_limit(sizes_bytes: list[int]
 
 
 @given(st.lists(st.integers(0, 1000), max_size=30), st.integers(0, 2000))
-@settings(deadline=None, derandomize=True)
+@examples()
 def test_packs_keep_the_order_and_only_the_last_is_not_above_the_limit(sizes_bytes: list[int], limit: int) -> None:
     packs = group_by_size(sizes_bytes, limit)
     assert [position for pack in packs for position in pack] == list(range(len(sizes_bytes)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.collectives import ALGORITHMS, ALL_REDUCE, Algorithm, algorithm, double_tree
 from timed_schedule import timed
 
@@ -72,7 +73,7 @@ def test_simulated_time_equals_the_closed_form_for_any_number_of_ranks(kind: str
     latency_s=st.floats(0.0, 1e-2),
     bandwidth=st.floats(1e6, 1e11),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_simulated_all_reduce_takes_the_closed_form_on_any_switch(
     name: str, n: int, size_bytes: float, latency_s: float, bandwidth: float
 ) -> None:

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 
-quick = settings(max_examples=60, deadline=None, derandomize=True)
+quick = examples(60)
 
 
 def ragged(lengths: list[int]) -> Dataset:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.data import Dataset
 from simdist.data.shuffling import permuted_epochs, shuffled
 from simdist.data.streams import drained, from_rows
@@ -74,7 +75,7 @@ row_steps = st.one_of(
 element_steps = row_steps.filter(lambda s: s.name != "filter")
 sizes = st.integers(0, 20)
 
-quick = settings(max_examples=150, deadline=None, derandomize=True)
+quick = examples(150)
 
 
 def plain(dataset: Dataset) -> list[Any]:

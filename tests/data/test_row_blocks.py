@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.data import Dataset
 from simdist.data.row_blocks import RowBlock
 from simdist.data.row_wise import NotByColumns, RowWise
@@ -286,7 +287,7 @@ OPERATIONS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     shapes=st.tuples(st.sampled_from([(), (1,), (3,), (2, 3)]), st.sampled_from([(), (1,), (3,), (2, 3)])),
     chain=st.lists(st.sampled_from(range(len(OPERATIONS))), min_size=1, max_size=3),

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.data import ArraySpec, AutoShardPolicy, Dataset
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.input import DistributedInput, InputIterator, InputStep, worker_batch_sizes
 
 OFF, FILE, DATA, HINT = (AutoShardPolicy[name] for name in ("OFF", "FILE", "DATA", "HINT"))
-quick = settings(max_examples=100, deadline=None, derandomize=True)
+quick = examples(100)
 lengths, widths, workers, replicas = st.integers(0, 25), st.integers(1, 9), st.integers(1, 4), st.integers(1, 3)
 
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.input.rebatch import Rebatched, replica_batch_sizes, worker_batch_sizes
 
-quick = settings(max_examples=100, deadline=None, derandomize=True)
+quick = examples(100)
 batches = st.lists(st.integers(0, 7), max_size=6)
 workers, replicas = st.integers(1, 4), st.integers(1, 3)
 

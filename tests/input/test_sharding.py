@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.data import SHARD_HINT, AutoShardPolicy, Dataset, Options
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from simdist.input import applied_policy, shard_for_worker
 from simdist.input.sharding import rewritten
 
 OFF, AUTO, FILE, DATA, HINT = (AutoShardPolicy[name] for name in ("OFF", "AUTO", "FILE", "DATA", "HINT"))
-quick = settings(max_examples=100, deadline=None, derandomize=True)
+quick = examples(100)
 
 
 def plain(dataset: Any) -> list[Any]:

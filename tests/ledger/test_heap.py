@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.ledger.heap import LINE_WORDS, WORD, Heap, Heaps, Packing
 from simdist.ledger.registers import RegisterFile
 from simdist.program.values import Aval, BundleType
@@ -49,7 +50,7 @@ def packed_on_host(packing: Packing, arrays: Any) -> Any:
     return row
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(avals=BUNDLES, seed=st.integers(0, 1000))
 def test_row_gives_back_the_bits_of_arrays_of_any_types(avals: BundleType, seed: int) -> None:
     with jax.enable_x64(True):

@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import simdist as sd
-from sampling import covering, sampled
+from sampling import covering, examples, sampled
 from simdist.errors import FailedPreconditionError
 from simdist.ledger import computing, plans, replay
 from simdist.ledger.batched import Batches
@@ -376,7 +376,7 @@ def told(numerics: str, steps: list[tuple[str, int]], disturb: Any, act: Any = N
 
 
 @pytest.mark.parametrize("numerics", ["loop", "vmap", "replay"])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, kind=st.sampled_from(sorted({**RAISED, **SIGNALS})))
 def test_any_story_with_any_interruptions_has_the_bits_of_an_undisturbed_one(numerics: str, steps: Any, kind: str, disturb: Any) -> None:
     expected = told(numerics, steps, disturb)

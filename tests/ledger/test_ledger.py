@@ -9,10 +9,11 @@ from unittest.mock import patch
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from sampling import examples
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.ledger import computing, plans
 from simdist.ledger.ledger import Ledger
@@ -80,7 +81,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("numerics", ["deferred", "loop", "eager", "vmap", "shard_map"])
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(steps=STEPS)
 def test_any_story_gives_the_numbers_of_numpy(numerics: str, steps: list[tuple[str, int, int]]) -> None:
     story = Story(numerics)
@@ -90,7 +91,7 @@ def test_any_story_gives_the_numbers_of_numpy(numerics: str, steps: list[tuple[s
         story.check(bundle, expected)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(steps=STEPS)
 def test_any_story_gives_the_numbers_of_numpy_by_replay(steps: list[tuple[str, int, int]]) -> None:
     story = Story("replay")

@@ -10,9 +10,10 @@ from unittest.mock import patch
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from simdist.ledger import equal_calls, plans, side_by_side
 from simdist.ledger.equal_calls import FEW_LANES
 from simdist.ledger.lane_kernels import LANES_AT_ONCE, lanes_of
@@ -268,13 +269,13 @@ def test_lanes_in_any_order_are_inputs_of_other_calls(plan: str, order: tuple[in
 actions = st.lists(st.tuples(st.sampled_from(["twice", "both", "look", "look at all", "sum", "flush"]), st.integers(0, 3)), max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(actions, st.permutations(range(3)), st.sampled_from(PLANS))
 def test_any_story_has_the_numbers_of_numpy(story: list[tuple[str, int]], order: list[int], plan: str) -> None:
     has_the_numbers_of_numpy(story, order, plan)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(actions, st.permutations(range(4)), st.sampled_from(["loop", "deferred"]))
 def test_any_story_in_parts_has_the_numbers_of_numpy(story: list[tuple[str, int]], order: list[int], plan: str) -> None:
     with patch.object(side_by_side, "num_cores", lambda: 2), patch.object(equal_calls, "HEAVY_BYTES", 1):

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from sampling import examples
 from simdist.errors import InvalidArgumentError
 
 LARGE = 2**32 + 5  # of whose bits the lower half is 5
@@ -81,7 +82,7 @@ def test_adapt_and_config() -> None:
     assert sd.IntegerLookup.from_config(lookup.get_config())([5, 3, 4]).tolist() == [1, 2, 0]
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     vocabulary=st.lists(st.integers(-20, 20), min_size=1, max_size=10, unique=True),
     values=st.lists(st.integers(-25, 25), min_size=1, max_size=20),

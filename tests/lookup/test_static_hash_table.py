@@ -7,10 +7,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from sampling import examples
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 
 
@@ -59,7 +60,7 @@ def test_what_does_not_fit_is_refused(make: Any, error: type[Exception], words: 
         make()
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     entries=st.dictionaries(st.integers(-20, 20), st.integers(-100, 100), min_size=1, max_size=12),
     keys=st.lists(st.integers(-25, 25), min_size=1, max_size=20),

@@ -8,10 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from sampling import examples
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from simdist.lookup.farmhash import bucket
 
@@ -202,7 +203,7 @@ def test_a_dataset_has_the_rows_of_single_calls(mode: str, shape: tuple[int, ...
 # -- against a loop ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     vocabulary=st.lists(WORDS, min_size=1, max_size=8, unique=True),
     words=st.lists(st.lists(WORDS, min_size=3, max_size=3), min_size=1, max_size=12),

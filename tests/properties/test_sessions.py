@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import session_programs as programs
 import simdist as sd
+from sampling import examples
 from simdist.errors import SimdistError
 from simdist.session.branch import Family
 
@@ -105,7 +106,7 @@ def check(name: str, todo: list[tuple[str, Any]]) -> None:
 def test_any_story_ends_as_the_run_of_its_commands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Family, "most_runs", 2)  # so that runs are put aside, and done again
 
-    @settings(max_examples=EXAMPLES.get(name, 2), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @examples(EXAMPLES.get(name, 2), suppress_health_check=list(HealthCheck))
     @given(actions(KNOWN[name][1]))
     def story(todo: list[tuple[str, Any]]) -> None:
         check(name, todo)

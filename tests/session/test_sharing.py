@@ -9,11 +9,12 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import session_programs as programs
 import simdist as sd
+from sampling import examples
 from simdist import errors
 from simdist.hardware.plain import plain_hardware
 from simdist.session import sharing
@@ -227,7 +228,7 @@ def test_fields_that_make_no_sense_are_refused(path: list[Any], value: Any, mess
         sd.open_share(packed(changed(described, path, value)), PROGRAMS)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -239,7 +240,7 @@ def test_any_json_is_refused_with_one_kind_of_error(value: Any) -> None:
         sd.open_share(packed(value), PROGRAMS)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.text(max_size=300))
 def test_any_text_is_refused_with_one_kind_of_error(text: str) -> None:
     for given_text in (text, f"simdist-session:1:{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}:{text}"):

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from fluid_model import broken_invariants
 from quiet_programs import Program, Run, Transfer
-from sampling import sampled
+from sampling import examples, sampled
 from simdist.simulation import course, settlement
 from simdist.simulation.course import Course
 from simdist.simulation.kernel import Clock
@@ -74,13 +74,13 @@ def assert_alike(quiet: Run, ordinary: Run) -> None:
     assert broken_invariants(quiet.shared, quiet.links) == []
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(star_programs())
 def test_flows_in_closed_form_end_when_ordinary_ones_do_whatever_happens(program: Program) -> None:
     assert_alike(*both(program))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(star_programs(only_starts=True))
 def test_links_have_carried_the_same_to_the_last_bit_when_all_has_come(program: Program) -> None:
     quiet, ordinary = both(program)

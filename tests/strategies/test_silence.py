@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simdist as sd
+from sampling import examples
 from simdist.hardware import Network
 from tests.strategies.silent_training import SLOW, TIMEOUT_S, Plan, build, close
 
@@ -288,7 +289,7 @@ def survives(faults: list[tuple[str, int, float, float, bool]]) -> None:
     assert len(set(driven.memory().values())) == 1
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(FAULTS)
 def test_nothing_but_time_is_lost_whatever_is_silent_or_dies_for_a_while(faults: list[tuple[str, int, float, float, bool]]) -> None:
     survives(faults)

@@ -7,10 +7,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from sampling import examples
 
 CHANGES = ["assign", "assign_add", "assign_sub", "items", "shard", "scatter_add", "scatter_update", "scatter_max", "scatter_min"]
 CHANGES += ["scatter_mul"]
@@ -72,7 +73,7 @@ def expected(array: np.ndarray, variable: Any, what: str, where: Any, values: np
     return array
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(partitioned(), st.booleans(), st.data())
 def test_any_changes_of_a_sharded_variable_are_those_of_numpy(
     given_shape: tuple[tuple[int, ...], list[int]], in_a_step: bool, data: st.DataObject

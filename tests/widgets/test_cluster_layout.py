@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
+from sampling import examples
 from simdist.hardware import ethernet_10g
 from simdist_widgets.cluster_layout import MOST_SINGLE, cluster_layout
 
@@ -32,13 +33,13 @@ def check(cluster: sd.Cluster) -> None:
         assert {link["source"], link["target"]} <= names and link["bandwidth_bytes_per_s"] in links.values()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(specs, st.integers(0, 40))
 def test_any_cluster_fits_into_its_picture(spec: dict[str, int], tasks_per_rack: int) -> None:
     check(sd.Cluster(spec, network=ethernet_10g.in_racks(tasks_per_rack) if tasks_per_rack else ethernet_10g))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(40)
 @given(shapes)
 def test_any_torus_fits_into_its_picture(shape: list[int]) -> None:
     check(sd.Cluster({"worker": math.prod(shape) - 1}, network=ethernet_10g.as_torus(tuple(shape))))

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import examples
 from session_programs import CRASH, session_of
 from simdist.trace import Trace
 from simdist.trace.records import Span
@@ -57,7 +58,7 @@ def check(trace: Trace, rows: list[Row]) -> None:
         assert (lane, start_s, name, cause) == (record.lane, at_s, record.name, record.cause if record.cause >= 0 else NO_CAUSE)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(records)
 def test_pieces_have_the_rows_of_the_whole(story: list[tuple[str, int]]) -> None:
     trace, feed, reader = Trace(), LogFeed(), Reader()

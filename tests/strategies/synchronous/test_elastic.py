@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import simdist as sd
-from sampling import sampled
+from sampling import examples, sampled
 from simdist.input import DistributedIterator
 from tests.strategies.conftest import weights
 
@@ -178,7 +178,7 @@ crashes_of_a_run = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(crashes_of_a_run)
 @example([{"task": f"worker:{number}", "at": at, "restart_after": 0.0} for number, at in enumerate((1.3258e-3, 1.3290e-3, 1.3260e-3))])
 def test_whenever_workers_die_the_weights_are_those_without_a_crash(crashes: list[dict[str, Any]]) -> None:

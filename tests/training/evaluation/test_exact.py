@@ -7,11 +7,11 @@ from typing import Any
 import keras as plain
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import simdist as sd
-from sampling import sampled
+from sampling import examples, sampled
 from simdist import keras
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
@@ -52,7 +52,7 @@ CRASHES = st.lists(
 )
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(workers=st.integers(1, 7), crashes=CRASHES, exactly_once=st.booleans())
 def test_workers_that_die_change_no_bit(workers: int, crashes: Any, exactly_once: bool, quiet: list[float]) -> None:
     cluster = sd.Cluster({"worker": workers, "ps": 2}, seed=workers)
