@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
-from sampling import covering, mark_the_rest, sampled
+from sampling import covering, examples, mark_the_rest, sampled
 
 
 class Case:
@@ -92,3 +94,15 @@ def test_pytest_tries_each_case_of_each_axis(
     tried = [item.name.partition("[")[2].rstrip("]").split("-") for item in grid if item.get_closest_marker("exhaustive") is None]
     assert len(tried) == 3
     assert sorted(map(set, zip(*tried, strict=True)), key=min) == [{"a", "b", "c"}, {"p", "q"}, {"x", "y"}]
+
+
+def test_the_profile_explore_tries_more_examples_and_new_ones() -> None:
+    try:
+        settings.load_profile("explore")
+        explored = examples(3)
+        settings.load_profile("ci")
+        usual = examples(3)
+    finally:
+        settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+    assert (usual.max_examples, usual.derandomize) == (3, True)
+    assert (explored.max_examples, explored.derandomize) == (120, False)
