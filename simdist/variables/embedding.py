@@ -41,7 +41,8 @@ def embedding_lookup(table: AnyVariable, ids: ArrayLike) -> Array:
     less than an all-reduce of the table, the gradient goes to the optimizer as it is, and nothing compresses it. Rows with equal ids are
     added in the order of the replicas, then of the ids. A rule that leaves rows without a gradient alone (SGD without momentum, Adagrad)
     changes these rows and no others; so it does with one replica, which has nothing to gather. With another rule the gradient of one
-    replica is a table, as in JAX. `CentralStorageStrategy` adds whole tables.
+    replica is a table, as in JAX. `CentralStorageStrategy` is the exception: each device reads the whole table and sends a gradient of
+    its size, and the update changes all rows.
 
     Args:
         table: a variable [n, ...], also one in shards.
