@@ -55,7 +55,7 @@ class CheckpointManager(
             hours count from now, by the clock of the cluster that has the variables, or else by that which `sd.sleep` takes. None or 0:
             none stays.
         checkpoint_name: the beginning of the names; default "ckpt".
-        step_counter: a variable that counts the steps; `checkpoint_interval` needs it, and without one nobody looks at it.
+        step_counter: a variable that counts the steps; `checkpoint_interval` needs it, and it has no effect without one.
         checkpoint_interval: `save` does nothing until the counter is so many steps further; None: it saves whenever it is called.
         init_fn: called by `restore_or_initialize` where there is no checkpoint.
         last_checkpoint_step: the step of the last checkpoint, where there is one already; for `checkpoint_interval`.

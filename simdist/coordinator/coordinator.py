@@ -206,7 +206,13 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self._raise_stored()
 
     def done(self) -> bool:
-        """Whether nothing is pending; raises the first error of a closure, once. No virtual time passes: a loop needs `sd.sleep`."""
+        """Whether nothing is pending; raises the first error of a closure, once. No virtual time passes: a loop needs `sd.sleep`.
+
+        Raises:
+            DeadlineExceededError: it was False 10,000 times, and no virtual time passed in between. (At the third time it warns.)
+            UnavailableError: the chief has crashed, and the closures with it.
+            Exception: the error of an earlier closure, once.
+        """
         self._raise_stored()
         if self.pending:
             self._endings.require_chief("done was called")

@@ -142,7 +142,7 @@ class Dataset(FurtherSteps):
             drop_remainder: leave out a last batch with fewer elements.
 
         Raises:
-            InvalidArgumentError: an element is longer than its padded shape (when it is met).
+            InvalidArgumentError: an element is longer than its padded shape; raised when its turn comes.
 
         Example:
             >>> import numpy as np
@@ -159,7 +159,7 @@ class Dataset(FurtherSteps):
             dataset: elements of the same structure and dtypes; its options win over earlier ones.
 
         Raises:
-            InvalidArgumentError: structures or dtypes differ; where only a function of the user can tell, when that is met.
+            InvalidArgumentError: structures or dtypes differ; where only a function of the user can tell, when an element comes that does.
 
         Example:
             >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(7, 9))]

@@ -134,7 +134,7 @@ class PlansOfMessages(Planner):
         when: Predicate | None = None,
         until: float | None = None,
     ) -> SlowLink:
-        """Make the way from one side to the other slower, from a moment on, until another. Factors of several faults multiply.
+        """Make messages from one side to the other slower, from a moment on, until another. Factors of several faults multiply.
 
         Args:
             source, target, at, after_steps, when, until: as in `drop`.

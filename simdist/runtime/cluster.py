@@ -83,8 +83,9 @@ class Cluster(Uncopied, instead="Take cluster.trace, which can, or cluster.fresh
             class E2), or "off" (timing only). Under `sd.debug` "deferred" becomes "eager".
         jax_devices: those of numerics="shard_map", of one platform; default all of ``jax.local_devices()``.
         engine: "simulated" (the default): everything takes virtual time, and may fail. "in_process": everything happens at
-            once, inside the call, with the same bits; no time, faults, traces of work, backup workers or launched
-            mains, and no hardware. Of the network only the figures count, by which strategies choose their collectives.
+            once, inside the call, with the same bits; no time, faults, sessions, traces of work, backup workers, rounds of
+            parameter servers or launched mains, and no hardware. Of the network only the figures count, by which strategies
+            choose their collectives.
         isolated: with engine="in_process": give each task a memory of its own, so that programs, kernels, arrays and replies travel as
             bytes, as they would between machines. Plain Python functions are refused then, because they are no data.
         disks: a `DiskModel` for the disk of every task, or a mapping from job to `DiskModel`; default ``hardware.nvme``.
