@@ -59,7 +59,8 @@ class Dataset(FurtherSteps):
         draws, and seldom, say ``pure=False``: else each epoch may repeat the draws of the first.
 
         An element on which the function raises does so when its turn comes; one who asks again gets the next one. A batch that holds it is
-        left out as a whole.
+        left out as a whole where the rows of the batch are known without the element, as right behind a pure ``map`` of arrays; else
+        the next batch begins right behind the element.
 
         Args:
             map_func: returns arrays, numbers, strings, or a tuple or dict of them; a list is an array. What it reads besides

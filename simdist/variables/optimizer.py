@@ -49,6 +49,8 @@ __all__ = ["Optimizer", "as_variable", "variables_of", "renew_rules"]
 class Optimizer(WrappedAttributes):
     """A Keras optimizer or an Optax transformation, applied where the variables live.
 
+    For loops of your own, and for model functions of Estimators. ``compile`` of a Keras model takes a Keras optimizer as it is.
+
     Args:
         optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like.
         lazy_rows: of a table of which a step looks up rows (`sd.embedding_lookup`, ``keras.layers.Embedding``), change only the rows that
