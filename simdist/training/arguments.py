@@ -19,6 +19,8 @@ from simdist.program.arrays import Tree
 from simdist.strategies.base import Strategy
 from simdist.training.keras_model import AUTO, KerasArgument, StrategyModel, Verbose, strategy_of
 from simdist.variables.handles import adopted
+from simdist.variables.keras_objects import GradientTransformation
+from simdist.variables.optimizer import Optimizer
 
 __all__ = [
     "compile_arguments",
@@ -174,7 +176,15 @@ def require_compile_options(arguments: dict[str, KerasArgument], has_closures: b
 
     Raises:
         InvalidArgumentError: something else was asked for.
+        TypeError: an optimizer that is not one of Keras.
     """
+    optimizer = cast(object, arguments.get("optimizer"))
+    if isinstance(optimizer, (Optimizer, GradientTransformation)):
+        kind = "an sd.Optimizer" if isinstance(optimizer, Optimizer) else "a transformation of Optax"
+        raise TypeError(
+            f"compile takes an optimizer of Keras, such as keras.optimizers.SGD(0.1), and got {kind}. Give that of Keras as it is; what "
+            "sd.Optimizer adds (Optax, lazy_rows) is for training loops of your own."
+        )
     count = arguments.get("steps_per_execution", 1)
     if count == AUTO and not has_closures:
         raise InvalidArgumentError(

@@ -86,6 +86,7 @@ class _Distributed(StrategyModel):
         Raises:
             InvalidArgumentError: under a strategy, steps_per_execution that is no number; "auto" under another strategy than parameter
                 servers.
+            TypeError: under a strategy, an `sd.Optimizer` or a transformation of Optax.
             FailedPreconditionError: run_eagerly=True where numerics="off"; or it is called in a scope, and the model was made outside.
         """
         self._join()

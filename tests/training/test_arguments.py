@@ -7,6 +7,7 @@ from typing import Any
 
 import keras as plain
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -206,6 +207,14 @@ def test_ways_to_compile_that_a_strategy_does_not_have_are_refused(options: dict
         with pytest.raises(sd.errors.InvalidArgumentError, match=next(iter(options))):
             model.compile("sgd", "mse", **options)
         model.compile("sgd", "mse", jit_compile=True, steps_per_execution=2, auto_scale_loss=False)
+
+
+@pytest.mark.parametrize("made", [lambda: sd.Optimizer(keras.optimizers.SGD(0.1)), lambda: optax.sgd(0.1)])
+def test_an_optimizer_for_loops_of_ones_own_is_refused(made: Callable[[], Any]) -> None:
+    with sd.OneDeviceStrategy().scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        with pytest.raises(TypeError, match="compile takes an optimizer of Keras"):
+            model.compile(made(), "mse")
 
 
 def test_data_that_another_strategy_distributed_is_refused() -> None:
