@@ -52,7 +52,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
         1.25
     """
     context = _replica("compute_average_loss")
-    losses = jnp.asarray(numbers_for_jax(per_example_loss, "compute_average_loss"))
+    losses = _array(per_example_loss, "compute_average_loss")
     if losses.ndim == 0:
         raise InvalidArgumentError("compute_average_loss was given a scalar; give the loss of each example, of shape (batch,).")
     losses = losses if jnp.issubdtype(losses.dtype, jnp.floating) else losses.astype(jnp.float32)
@@ -83,10 +83,15 @@ def scale_regularization_loss(regularization_loss: Any) -> Any:
         >>> float(strategy.reduce("sum", parts, axis=None))
         3.0
     """
-    return (
-        jnp.sum(jnp.asarray(numbers_for_jax(regularization_loss, "scale_regularization_loss")))
-        / _replica("scale_regularization_loss").num_replicas_in_sync
-    )
+    what = "scale_regularization_loss"
+    return jnp.sum(_array(regularization_loss, what)) / _replica(what).num_replicas_in_sync
+
+
+def _array(losses: Any, what: str) -> jax.Array:
+    """Losses as an array; whole numbers of 64 bits as floats, since JAX would drop their upper digits."""
+    given = numbers_for_jax(losses, what)
+    is_wide = isinstance(given, (np.ndarray, np.generic)) and given.dtype.kind in "iu" and given.dtype.itemsize > 4
+    return jnp.asarray(given, jnp.float32 if is_wide else None)
 
 
 def _weights(sample_weight: Any, losses: jax.Array) -> jax.Array:

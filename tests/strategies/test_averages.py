@@ -37,3 +37,11 @@ def test_the_gradient_of_an_average_of_float16_is_that_of_its_terms() -> None:
     step = sd.function(lambda: sd.value_and_grad(lambda: sd.compute_average_loss(rows * v.value, global_batch_size=ROWS), [v])())
     value, (gradient,) = step()
     assert (float(value), float(gradient)) == (100.0, pytest.approx(100.0, rel=2e-2))
+
+
+@pytest.mark.parametrize("losses", [[2**40, 2**41], np.array([2**40, 2**41])], ids=["a list", "an array"])
+def test_whole_numbers_that_are_large_are_averaged_as_they_are(losses: Any) -> None:
+    strategy = sd.OneDeviceStrategy()
+    average = strategy.run(lambda: sd.compute_average_loss(losses, global_batch_size=2))
+    total = strategy.run(lambda: sd.scale_regularization_loss(losses))
+    assert (float(average), float(total)) == (1.5 * 2**40, 3.0 * 2**40)
