@@ -6,7 +6,7 @@ import inspect
 import math
 import operator
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import ItemsView, Iterable, KeysView, Mapping, Set
 from enum import Enum
 from numbers import Integral, Real
 from typing import Any, Protocol, cast, runtime_checkable
@@ -19,6 +19,7 @@ __all__ = [
     "float_of",
     "known_word",
     "listed",
+    "listed_numbers",
     "name_of_function",
     "number",
     "optional_flag",
@@ -50,6 +51,7 @@ class _Array(Protocol):
     def dtype(self) -> object: ...
     @property
     def shape(self) -> object: ...
+    def item(self) -> object: ...
 
 
 def shown(value: object) -> str:
@@ -97,7 +99,8 @@ def listed(values: object, name: str, of: str) -> list[Any]:
     """A list of what a list, a tuple, an array or a generator gives, in its order.
 
     Args:
-        values: of the user; a text, a dict and a set are no lists: the first two are one value, and the last has no order.
+        values: of the user; a text, a dict and a set are no lists: the first two are one value, and the last has no order. The keys of
+            a dict have one.
         name: of the argument, for the message.
         of: what the list holds, for the message.
 
@@ -108,14 +111,27 @@ def listed(values: object, name: str, of: str) -> list[Any]:
         >>> listed((size for size in [1, 2]), "sizes", "numbers")
         [1, 2]
     """
-    if not isinstance(values, (str, bytes, Mapping, Set)):
+    has_no_order = isinstance(values, Set) and not isinstance(values, (KeysView, ItemsView))
+    if not isinstance(values, (str, bytes, Mapping)) and not has_no_order:
         try:
             return list(cast("Iterable[Any]", values))
         except TypeError:  # a number, also as an array without axes, or another object
             if isinstance(values, Iterable) and not isinstance(values, _Array):
                 raise  # from a generator of the user
-    hint = "; a set has no order: sort it first" if isinstance(values, Set) else ""
+    hint = "; a set has no order: sort it first" if has_no_order else ""
     raise TypeError(f"{name} is {shown(cast(object, values))}; expected a list of {of}{hint}")
+
+
+def listed_numbers(values: object, name: str) -> list[Any]:
+    """As `listed`, with numbers of Python for those of arrays: also where each of them is an array without axes, as a list of JAX's is.
+
+    Example:
+        >>> import numpy as np
+        >>> listed_numbers([np.array(0.5), np.float32(2), "x"], "weights")
+        [0.5, 2.0, 'x']
+    """
+    each = listed(values, name, "numbers")
+    return [one.item() if isinstance(one, _Array) and one.shape == () else one for one in each]
 
 
 def _is_boolean(value: object) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import simdist as sd
 from simdist import collectives, hardware
+from simdist.data.choosing import checked_weights
 from simdist.errors import InvalidArgumentError
+from simdist.estimator.canned.options import checked_columns
 
 TWO = np.zeros(2)
 NUMBERS = sd.Dataset.range(10)
@@ -132,3 +135,27 @@ def test_generators_are_as_their_lists() -> None:
     found = [[int(x) for x in sd.Dataset.sample_from_datasets([NUMBERS, NUMBERS], weights, seed=1)] for weights in pairs]  # type: ignore[arg-type]
     assert found[0] == found[1]
     assert sd.PerReplica(x for x in (1, 2)).values == sd.PerReplica([1, 2]).values  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weights", [jnp.array([3.0, 1.0]), [np.array(3.0), np.array(1.0)], {3.0: "a", 1.0: "b"}.keys()], ids=type)
+def test_numbers_of_arrays_and_keys_of_a_dict_are_as_their_list(weights: Any) -> None:
+    assert checked_weights(weights, 2).tolist() == [0.75, 0.25]
+    layers = [sd.StringLookup(vocabulary=["a", "b"], output_mode="tf_idf", idf_weights=given) for given in (weights, [3.0, 1.0])]
+    first, second = (layer.get_config()["idf_weights"] for layer in layers)
+    assert list(first) == list(second)
+
+
+def test_a_set_of_feature_columns_is_as_its_list() -> None:
+    columns = [sd.feature_column.numeric_column(name) for name in ("b", "a")]
+    assert checked_columns(set(columns), deep=True) == checked_columns(columns, deep=True)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(str), np.dtype(bytes), np.str_, np.array(["abc"]).dtype])
+def test_dtypes_of_text_are_those_of_a_table_of_strings(dtype: Any) -> None:
+    table = sd.StaticHashTable(sd.KeyValueTensorInitializer(["a", "bcd"], [1, 2], key_dtype=dtype), -1)
+    assert table.key_dtype == "string"
+    assert table.lookup(["bcd", "x"]).tolist() == [2, -1]
+
+
+def test_a_dtype_of_int64_is_that_of_a_vocabulary() -> None:
+    assert sd.IntegerLookup(vocabulary=[7], vocabulary_dtype=np.dtype("int64"))([7]).tolist() == [1]  # type: ignore[arg-type]

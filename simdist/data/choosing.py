@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from simdist.arguments import float_of, listed, python_number, shown, whole_number
+from simdist.arguments import float_of, listed_numbers, python_number, shown, whole_number
 from simdist.data import joining, streams
 from simdist.data.batch import Batch
 from simdist.data.leaves import Array
@@ -171,7 +171,7 @@ def checked_weights(weights: Sequence[float] | None, count: int) -> Array:
         >>> checked_weights([3, 1], 2).tolist()
         [0.75, 0.25]
     """
-    each = [1.0] * count if weights is None else listed(weights, "weights", "numbers")
+    each = [1.0] * count if weights is None else listed_numbers(weights, "weights")
     numbers = all(isinstance(python_number(weight), (int, float)) for weight in each)
     found = np.array([float_of(weight) for weight in each] if numbers else [], np.float64)
     if found.shape != (count,) or not np.isfinite(found).all() or (found < 0).any() or not found.any():

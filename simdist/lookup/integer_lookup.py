@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +69,8 @@ class IntegerLookup(IndexLookup):
         pad_to_max_tokens: bool = False,
         name: str | None = None,
     ) -> None:
-        known_word(vocabulary_dtype, "vocabulary_dtype", ("int64",))
+        named = vocabulary_dtype.name if isinstance(cast("object", vocabulary_dtype), np.dtype) else vocabulary_dtype
+        known_word(named, "vocabulary_dtype", ("int64",))
         mask_token = None if mask_token is None else whole_number(mask_token, "mask_token")
         oov_token = whole_number(oov_token, "oov_token")
         super().__init__(

@@ -97,6 +97,8 @@ def _dtype_name(dtype: Any) -> str:
         known = np.dtype(dtype)
     except (TypeError, ValueError):
         raise TypeError(f"a dtype of the table is {shown(dtype)}; expected a dtype such as 'int64', or 'string'") from None
+    if known.kind in "UST":
+        return TEXT
     if known.kind not in "iufbc" and not is_small_float(known):
         raise TypeError(f"a dtype of the table is {shown(dtype)}; expected one of numbers or booleans, or 'string'")
     return known.name

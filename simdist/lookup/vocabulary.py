@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from simdist.arguments import listed, number, shown
+from simdist.arguments import listed_numbers, number, shown
 from simdist.errors import InvalidArgumentError, NotFoundError
 
 __all__ = ["SpecialTokens", "checked_tokens", "tokens_of_file"]
@@ -122,7 +122,7 @@ def padded_weights(weights: Any, given: int, tokens: int, special: SpecialTokens
     Raises:
         InvalidArgumentError: not one weight for each entry of the vocabulary.
     """
-    each = [number(weight, "a weight of idf_weights", -math.inf) for weight in listed(weights, "idf_weights", "numbers")]
+    each = [number(weight, "a weight of idf_weights", -math.inf) for weight in listed_numbers(weights, "idf_weights")]
     array = np.array(each, np.float64)
     if array.shape != (given,):
         raise InvalidArgumentError(

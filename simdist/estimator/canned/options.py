@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -93,7 +93,7 @@ def checked_columns(given: Iterable[FeatureColumn], deep: bool) -> tuple[Feature
     """The columns of a model.
 
     Args:
-        given: of any order.
+        given: of any order, or a set.
         deep: whether the model takes floats alone.
 
     Returns:
@@ -103,7 +103,8 @@ def checked_columns(given: Iterable[FeatureColumn], deep: bool) -> tuple[Feature
         TypeError: something else.
         InvalidArgumentError: no column, two of one name, or categories where only floats can be.
     """
-    columns: list[object] = [given] if isinstance(given, FeatureColumn) else listed(given, "feature_columns", "feature columns")
+    several = list(given) if isinstance(given, Set) else given  # sorted below
+    columns: list[object] = [several] if isinstance(several, FeatureColumn) else listed(several, "feature_columns", "feature columns")
     checked: list[FeatureColumn] = []
     for column in columns:
         if not isinstance(column, FeatureColumn):
