@@ -161,4 +161,4 @@ def follows_lookups(tracer: Tracer, table: Variable) -> bool:
         return table.moves_rows
     if options is None or not options.gathers_rows:
         return False
-    return table.moves_rows or (tracer.in_replica and bool(table.shape))
+    return table.moves_rows or ((tracer.in_replica or tracer.num_replicas == 1) and bool(table.shape))

@@ -58,8 +58,9 @@ class Optimizer(WrappedAttributes):
             fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients are never rows it has no
             effect, and warns: under `CentralStorageStrategy`, with `sync_every` and with compression. So it does where they are clipped
             or a scale is taken off them, where a step of one replica uses them elsewhere, too, and with rules that bring numbers of
-            several rows together. Default False: the numbers are those of a dense gradient. It makes a difference for rules whose slots
-            decay (momentum, RMSprop, Adam).
+            several rows together. One replica that runs without `sd.function` has no steps: it has no effect there, and does not warn.
+            Default False: the numbers are those of a dense gradient. It makes a difference for rules whose slots decay (momentum,
+            RMSprop, Adam).
 
     Raises:
         InvalidArgumentError: a Keras `MultiOptimizer`.
@@ -155,7 +156,7 @@ class Optimizer(WrappedAttributes):
         if tracer.in_replica and tracer.num_replicas > 1 and not skip_gradients_aggregation:
             gradients, has_scale = self._summed(tracer, gradients, variables[:count])
             new_values = maxima_over_replicas(tracer, new_values)
-        elif tracer.in_replica and tracer.num_replicas == 1:
+        elif tracer.num_replicas == 1:  # also where the step is given to `strategy.run`, or runs without it
             gradients = with_rows_apart(tracer, gradients, variables[:count])
         if variables:
             rule = self._rule(state_of)
@@ -169,7 +170,7 @@ class Optimizer(WrappedAttributes):
     def _warned(self, tracer: Tracer, variables: Sequence[Variable], sums: Sequence[jax.Array], operands: Sequence[jax.Array]) -> bool:
         """Say for which tables `lazy_rows` has no effect; return whether there are any."""
         whole = [variable.name for variable in variables if variable.ref() in tracer.whole_tables]
-        if whole or not tracer.in_replica or policy_of(tracer).reads_rows:
+        if whole or not (tracer.in_replica or tracer.num_replicas == 1) or policy_of(tracer).reads_rows:
             return warn_of_whole_tables(whole)
         changed = [variable for variable, total, operand in zip(variables, sums, operands, strict=True) if total is not operand]
         return warn_of_changed_sums([variable.name for variable in changed if variable.ref() in tracer.tables])

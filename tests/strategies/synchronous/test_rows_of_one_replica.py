@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -124,3 +125,19 @@ def test_steps_go_on_by_rows_when_groups_of_variables_were_joined_between_them()
     training.strategy.run(of_both)
     dense = Training(sd.OneDeviceStrategy(), OPTIMIZERS["sgd"], whole)
     np.testing.assert_allclose(training.run(IDS[2:]), dense.run(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["by run", "alone"])
+def test_a_step_that_run_is_given_or_that_runs_alone_changes_rows_too(how: str) -> None:
+    usual, other = [Training(sd.OneDeviceStrategy(), lambda: sd.Optimizer(optax.adam(0.1), lazy_rows=True)) for _ in range(2)]
+    step = sd.function(other._replica)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for ids in IDS:
+            if how == "by run":
+                other.strategy.run(step, args=(ids,))
+            else:
+                with other.strategy.scope():
+                    step(ids)
+    np.testing.assert_array_equal(other.table.numpy(), usual.run())
+    assert other.strategy.cluster.now == usual.strategy.cluster.now
