@@ -70,6 +70,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "check_numerics": (lambda: sd.check_numerics(object(), "x"), InvalidArgumentError, "check_numerics was given"),
     "a gradient": (lambda: applied("3"), InvalidArgumentError, "The gradient of 'table' was given '3'"),
     "a ragged gradient": (lambda: applied([[1], [2, 3]]), InvalidArgumentError, "which is no array"),
+    "a wide gradient": (lambda: applied(np.ones((4, 2), np.longdouble)), InvalidArgumentError, "at most 64 bits"),
     "skip": (lambda: applied(TABLE, skip_gradients_aggregation="False"), TypeError, "skip_gradients_aggregation is 'False'"),
     "ragged indices": (lambda: TABLE.scatter_add([[1], [2, 3]], 1.0), InvalidArgumentError, "indices are no array"),  # type: ignore[list-item]
     "float indices": (lambda: TABLE.batch_scatter_update(TWO, 1.0), InvalidArgumentError, "expected whole numbers"),

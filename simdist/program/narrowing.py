@@ -99,7 +99,7 @@ def numbers_for_jax(value: Any, what: str) -> Any:
         what: who has it, as the beginning of a sentence.
 
     Raises:
-        InvalidArgumentError: it is no array of numbers; JAX's own errors would not say whose it is.
+        InvalidArgumentError: it is no array of numbers, as JAX's own errors would not say whose it is; or it has a mask, which JAX drops.
 
     Example:
         >>> numbers_for_jax([1, 2], "The gradient"), numbers_for_jax(1.5, "The gradient")
@@ -107,6 +107,7 @@ def numbers_for_jax(value: Any, what: str) -> Any:
     """
     if isinstance(value, jax.Array) or supports_jax_array(value):
         return value
+    require_unmasked(value, what)
     if type(value) in (int, float, bool, complex):
         canonical(value, what)
         return value
@@ -116,7 +117,7 @@ def numbers_for_jax(value: Any, what: str) -> Any:
         array = native(np.asarray(value))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{what} was given {shown(value)}, which is no array ({error}). Give rows of equal length.") from None
-    if array.dtype.name.startswith(NO_NUMBERS):
+    if array.dtype.name.startswith(NO_NUMBERS + WIDER_THAN_JAX):
         raise InvalidArgumentError(f"{what} was given {shown(value)}. Give numbers of at most 64 bits, or booleans.")
     return array
 

@@ -28,7 +28,7 @@ def replica_context() -> sd.ReplicaContext:
 def takes_of(strategy: Any) -> dict[str, Callable[[Any], object]]:
     """What is given an array, by name."""
     with strategy.scope():
-        v = sd.Variable(ROWS)
+        v, optimizer = sd.Variable(ROWS), sd.Optimizer(keras.optimizers.SGD(0.1))
         model = keras.Sequential([keras.layers.Dense(1)])
         model.compile("sgd", "mse")
     step = sd.function(lambda x: x.sum())
@@ -44,6 +44,10 @@ def takes_of(strategy: Any) -> dict[str, Callable[[Any], object]]:
         "a reduction": lambda x: strategy.reduce("mean", x, axis=None),
         "a collective": lambda x: strategy.run(lambda: replica_context().all_reduce("mean", x)),
         "weights of losses": lambda x: sd.compute_average_loss(np.ones(4, np.float32), sample_weight=x, global_batch_size=4),
+        "losses": lambda x: sd.compute_average_loss(x, global_batch_size=4),
+        "a loss of regularization": sd.scale_regularization_loss,
+        "a gradient": lambda x: strategy.run(lambda: optimizer.apply_gradients([(x.reshape(4, 1), v)])),
+        "a check": lambda x: sd.check_numerics(x, "x"),
         "ids": lambda x: sd.embedding_lookup(
             v, np.ma.MaskedArray(x.astype(np.int64) * 0, np.ma.getmask(x)) if np.ma.isMaskedArray(x) else [0]
         ),
