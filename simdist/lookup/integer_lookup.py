@@ -69,8 +69,8 @@ class IntegerLookup(IndexLookup):
         pad_to_max_tokens: bool = False,
         name: str | None = None,
     ) -> None:
-        named = vocabulary_dtype.name if isinstance(cast("object", vocabulary_dtype), np.dtype) else vocabulary_dtype
-        known_word(named, "vocabulary_dtype", ("int64",))
+        given = cast("object", vocabulary_dtype)
+        known_word(str(given) if isinstance(given, np.dtype) else given, "vocabulary_dtype", ("int64",))
         mask_token = None if mask_token is None else whole_number(mask_token, "mask_token")
         oov_token = whole_number(oov_token, "oov_token")
         super().__init__(
