@@ -47,6 +47,7 @@ class Objects:
         derived: what renews the values that objects have made of their variables, by their paths.
         optimizers: of Optax, by their paths.
         slots: whose the variables of Keras optimizers are, by their first paths.
+        optional: paths of what may keep its value where a checkpoint has none for it.
     """
 
     parts: dict[str, Part] = field(default_factory=dict[str, Part])
@@ -55,6 +56,7 @@ class Objects:
     derived: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
     optimizers: dict[str, Optimizer] = field(default_factory=dict[str, Optimizer])
     slots: dict[str, SlotOf] = field(default_factory=dict[str, SlotOf])
+    optional: set[str] = field(default_factory=set[str])
     _paths: dict[int, str] = field(default_factory=dict[int, str])
     _strategies: list[SavedScope] = field(default_factory=list[SavedScope])
 
@@ -138,6 +140,7 @@ class Objects:
                     self._note(PlainVariablePart(below, variable))
                 else:
                     self._variable(below, own)
+            self.optional |= {f"{path}/{name}" for name in found.optional}
             self.slots |= {below: owner for name, owner in found.slots.items() if (below := f"{path}/{name}") in self.parts}
             for name, state in found.custom.items():
                 self._note(OwnPart(f"{path}/{name}", state, state.holder))

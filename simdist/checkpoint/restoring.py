@@ -120,7 +120,8 @@ class Restoring:
         status = self.status
         status.restored += [path for path in wanted if path not in status.restored]
         self._used |= {name for _, name in wanted.values()}
-        status.missing[:] = [path for path in found.parts if path not in status.restored and not path.startswith(KEPT)]
+        wanting = [path for path in found.parts if path not in status.restored and path not in found.optional]
+        status.missing[:] = [path for path in wanting if not path.startswith(KEPT)]
         unbuilt = [(below, holder) for path, holder in found.unbuilt for below in self._without_variables(found, path)]
         waiting_for = [(path, holder) for path, holder in unbuilt if self._has_more_below(path)]
         status.waiting[:] = [path for path, _ in waiting_for if not path.startswith(KEPT)]

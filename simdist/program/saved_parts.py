@@ -62,6 +62,7 @@ class SavedParts:
         derived: functions that renew what an object has made of its variables, each with the object's path; called after a restore.
         strategy: that will own the variables that do not exist yet, where that is known.
         slots: of optimizers: whose each of their variables is, by its path.
+        optional: paths of variables that may keep their values where a checkpoint has none for them.
     """
 
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -70,6 +71,7 @@ class SavedParts:
     derived: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
     strategy: SavedScope = None
     slots: dict[str, SlotOf] = field(default_factory=dict[str, SlotOf])
+    optional: set[str] = field(default_factory=set[str])
 
 
 WAITING = "_simdist_waiting"

@@ -141,9 +141,11 @@ class _Walk:
             self.visit(generator, _joined(path, f"seed_generators/{number}"))
 
     def _states(self, layer: Saveable, path: str) -> None:
-        """The states of a stateful layer, of which Keras' files have none. They fit models for batches of the same size."""
+        """The states of a stateful layer, of which Keras' files have none. They fit models for batches of the same size; others do without."""
         for number, state in enumerate(keras.tree.flatten(layer.states or ())):
-            self.found.variables[_joined(f"states_of_{state.shape[0]}_rows", _joined(path, str(number)))] = state
+            name = _joined(f"states_of_{state.shape[0]}_rows", _joined(path, str(number)))
+            self.found.variables[name] = state
+            self.found.optional.add(name)
 
     def _children(self, holder: Saveable, path: str) -> None:
         own = {id(part) for part in _of_training(holder)}
