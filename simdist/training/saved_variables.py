@@ -141,7 +141,7 @@ class _Walk:
             self.visit(generator, _joined(path, f"seed_generators/{number}"))
 
     def _states(self, layer: Saveable, path: str) -> None:
-        """The states of a stateful layer, of which Keras' files have none. They fit models for batches of the same size; others do without."""
+        """The states of a stateful layer, of which Keras' files have none. A model for batches of another size does without."""
         for number, state in enumerate(keras.tree.flatten(layer.states or ())):
             name = _joined(f"states_of_{state.shape[0]}_rows", _joined(path, str(number)))
             self.found.variables[name] = state
