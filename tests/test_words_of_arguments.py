@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -103,3 +104,22 @@ def test_a_message_shows_every_value() -> None:
             whole_number(given, "seed")
     with pytest.raises(InvalidArgumentError, match="an int that is too large to show; expected at most 8"):
         whole_number(10**5000, "seed", at_most=8)
+
+
+class Words(Enum):
+    """Choices of another library, whose members stand for their values."""
+
+    BOUNDED = "bounded"
+    REPLICA = "replica"
+    RING = "ring"
+    OWNERS = "owners"
+    LOWER = "lower"
+
+
+def test_members_of_an_enum_are_kept_as_their_words() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, mode=Words.BOUNDED, staleness=1, recovery=Words.REPLICA)  # type: ignore[arg-type]
+    assert (strategy.mode, strategy.staleness, strategy.serving.recovery) == ("bounded", 1, "replica")
+    assert sd.CommunicationOptions(algorithm=Words.RING).algorithm == "ring"  # type: ignore[arg-type]
+    assert sd.CheckpointOptions(writers=Words.OWNERS).writers == "owners"  # type: ignore[arg-type]
+    assert sd.TextVectorization(standardize=Words.LOWER).standardize == "lower"
