@@ -59,7 +59,8 @@ def covering(cases: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 def mark_the_rest(tests: Iterable[pytest.Function]) -> None:
     """Obey `@pytest.mark.sample`: what CI does not try of the cases of such a test gets the mark `exhaustive`.
 
-    `sample` tries a small sample that has each case of each `parametrize` at least once; `sample(n)` every n-th case, from the first on.
+    `sample` tries a small sample that has each case of each `parametrize` at least once; `sample(at_most=n)` no more than n of these, which
+    have as many of them as can be; `sample(n)` every n-th case, from the first on.
     """
     found: dict[str, list[pytest.Function]] = {}
     for test in tests:
@@ -78,7 +79,7 @@ def _tried(cases: Sequence[pytest.Function]) -> Sequence[pytest.Function]:
     if mark.args:
         return cases[:: mark.args[0]]
     by_place = {_place(test): test for test in cases}
-    return [by_place[place] for place in covering(by_place)]
+    return [by_place[place] for place in covering(by_place)[: mark.kwargs.get("at_most")]]
 
 
 def _place(test: pytest.Function) -> tuple[tuple[int, ...], ...]:

@@ -73,6 +73,15 @@ def test_the_mark_leaves_the_tests_without_it_alone_and_counts_each_test_by_itse
     assert tried(cases) == [{"a": 0}, {"a": 2}, {"a": 0}, {"a": 1}, {"a": 2}, {"a": 0}, {"a": 2}]
 
 
+@pytest.mark.sample(at_most=2)
+@pytest.mark.parametrize("other", "ab")
+@pytest.mark.parametrize("number", range(4))
+def test_the_mark_may_say_how_many_cases_at_most(number: int, other: str, request: pytest.FixtureRequest) -> None:
+    grid = [item for item in request.session.items if item.nodeid.startswith(request.node.nodeid.partition("[")[0])]
+    tried = [item.name.partition("[")[2].rstrip("]").split("-") for item in grid if item.get_closest_marker("exhaustive") is None]
+    assert len(tried) == 2 and tried[0][0] != tried[1][0] and tried[0][1] != tried[1][1]  # each adds a value of both axes
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("number", range(4))
 def test_pytest_obeys_the_mark(number: int, request: pytest.FixtureRequest) -> None:

@@ -65,7 +65,7 @@ def begun(style: Style, disk: DiskModel, plan: Callable[[Any], object], grace_s:
         return begins, [one.time_s for one in cluster.trace.instants if one.category == "crash"]
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("style", [in_run, beside_run, in_a_loop])
 @pytest.mark.parametrize("disk", [DiskModel(), DiskModel(write_bandwidth=100.0)], ids=["fast", "slow"])
 def test_all_mains_save_once_more_after_the_same_step_and_in_time(style: Style, disk: DiskModel) -> None:
@@ -77,6 +77,7 @@ def test_all_mains_save_once_more_after_the_same_step_and_in_time(style: Style, 
 
 
 @pytest.mark.parametrize("style", [in_run, beside_run, in_a_loop])
+@pytest.mark.sample(2)
 def test_a_second_notice_with_less_time_ends_the_training_in_time(style: Style) -> None:
     def plan(faults: Any) -> None:
         faults.preempt("worker:1", at=1.5, notice=60.0, restart_after=1.0)

@@ -50,7 +50,7 @@ def train(strategy: Any, directory: Path | str, losses: list[float]) -> None:
         sd.sleep(1.0)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", STRATEGIES)
 def test_a_program_that_drives_all_replicas_saves_at_the_notice_of_any_of_their_machines(kind: str, tmp_path: Path) -> None:
     expected, losses = list[float](), list[float]()

@@ -75,6 +75,7 @@ def test_the_count_is_that_of_the_checkpoint_before_the_first_step(optimizer: st
 
 @pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("is_built", [False, True], ids=["not built", "built"])
+@pytest.mark.sample
 def test_a_loop_that_is_resumed_takes_the_steps_that_are_left(is_built: bool, owner: str, tmp_path: Path) -> None:
     def run(total: int) -> Any:
         strategy, v, optimizer = made("optax sgd", owner)

@@ -59,7 +59,7 @@ def kept(model: Any) -> dict[int, list[list[float]]]:
     return {number: slots[each * position : each * (position + 1)] for position, number in enumerate(trained)}
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=3)
 @pytest.mark.parametrize("names", ["abc", "---"])
 @pytest.mark.parametrize(("first", "second"), [("", ""), ("0", ""), ("", "0"), ("0", "1"), ("0", "2"), ("12", "01")])
 @pytest.mark.parametrize("kind", OPTIMIZERS)

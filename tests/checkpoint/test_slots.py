@@ -206,6 +206,7 @@ class Momenta(keras.optimizers.Optimizer):
 
 @pytest.mark.parametrize(("first", "second"), [("a", ""), ("", "a")])
 @pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.sample
 def test_slots_of_an_optimizer_of_ones_own_go_to_their_variables_however_it_keeps_them(
     kept: str, first: str, second: str, tmp_path: Path
 ) -> None:

@@ -271,6 +271,7 @@ def test_the_gradient_of_a_backup_worker_is_dropped_and_its_closure_runs_again()
 
 @pytest.mark.parametrize("mode", [{"mode": "sync"}, {"mode": "bounded", "staleness": 2}, {"mode": "sync", "backup_workers": 1}])
 @pytest.mark.parametrize("worker", ["worker:0", "worker:3"])
+@pytest.mark.sample
 def test_a_worker_that_dies_costs_time_and_every_closure_counts_once(mode: dict[str, Any], worker: str) -> None:
     for at in np.linspace(0.0005, 0.006, 6):
         result = trained(40, lambda cluster, at=at: cluster.faults.crash(worker, at=float(at), restart_after=0.001), **mode)

@@ -260,6 +260,7 @@ def rows_of_results_and_of_servers(fault: Callable[[sd.Cluster], object]) -> tup
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.sample(2)
 def test_a_closure_that_counts_exactly_once_has_the_rows_that_servers_have_added(fault: str) -> None:
     cluster, undisturbed = rows_of_results_and_of_servers(lambda _: None)
     moments_s = sorted({second for span in cluster.trace.spans for second in (span.start_s, span.end_s)})

@@ -34,6 +34,7 @@ def by_numpy(rates: list[float], momentum: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+@pytest.mark.sample(2)
 def test_a_new_rate_counts_and_the_momentum_goes_on(tmp_path: Path, strategy: Callable[[], Any]) -> None:
     rates = [0.1, 0.01, 0.2]
     for rate in rates:

@@ -163,7 +163,7 @@ def test_an_interrupted_training_leaves_no_step_for_the_next_one(tmp_path: Path,
     np.testing.assert_array_equal(weights(estimator), weights(calm))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("every_s", [0.0005, 0.001, 0.003])
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_mains_save_by_seconds_at_the_same_steps(every_s: float, factor: float, tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def test_lesson_07_says_who_died_and_which_closure_was_given_away(capsys: pytest
         pytest.param({"STEPS, STEP_MS = 20, 3.0": "STEPS, STEP_MS = 7, 4.0"}, {}, id="another job"),
     ],
 )
+@pytest.mark.sample(2)
 def test_formula_of_lesson_08_fits_other_jobs(job: dict[str, str], loads: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     run("08", {}, 1, 26, (27, job), (29, loads))
     assert capsys.readouterr().out.endswith("prefetch 1 as the formula says: True\nprefetch 4 is no better       : True\n")

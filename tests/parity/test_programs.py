@@ -208,6 +208,7 @@ def test_custom_loop_under_every_synchronous_strategy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GIVEN_CLUSTER)
+@pytest.mark.sample(2)
 def test_custom_loop_without_time(name: str) -> None:
     custom_loop(GIVEN_CLUSTER[name](sd.Cluster({"worker": 3}, engine="in_process")))
 

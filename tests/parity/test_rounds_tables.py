@@ -70,6 +70,7 @@ def test_t4_bounded_staleness_helps_more_the_larger_it_is() -> None:
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 16])
+@pytest.mark.sample(2)
 def test_t4_a_persistent_straggler_sets_the_pace_for_every_bound(staleness: int) -> None:
     rounds = 200
     cluster = rounds_of(rounds, NoJitter(), slow=True, mode="bounded", staleness=staleness)

@@ -101,6 +101,7 @@ def restartable(cluster: sd.Cluster, directory: Path, epochs: int, shards: int =
 
 
 @pytest.mark.parametrize(("servers", "shards"), [(2, 2), (3, 3), (1, 1)])
+@pytest.mark.sample(2)
 def test_b242_the_loop_goes_on_from_its_checkpoint_on_any_number_of_servers(servers: int, shards: int, tmp_path: Path) -> None:
     undisturbed = restartable(sd.Cluster({"worker": 1, "ps": 2}), tmp_path / "whole", EPOCHS)
     assert undisturbed[0] == 0 and undisturbed[2] == ["ckpt-2", "ckpt-3", "ckpt-4"]

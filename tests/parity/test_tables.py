@@ -38,6 +38,7 @@ def staleness(workers: int, jitter: Jitter, steps: int) -> np.ndarray:
 
 @pytest.mark.parametrize("jitter", [NoJitter(), Exponential(), Uniform(0.5, 1.5), LogNormal(0.5)], ids=lambda jitter: type(jitter).__name__)
 @pytest.mark.parametrize("workers", [2, 4, 8, 16])
+@pytest.mark.sample
 def test_mean_staleness_is_the_number_of_the_other_workers(workers: int, jitter: Jitter) -> None:
     # The first updates cannot be stale yet, and the last ones run out of company.
     settled = staleness(workers, jitter, 160 * workers)[10 * workers : -20 * workers]

@@ -56,7 +56,7 @@ def results(directory: Path, crashed: str = "", after_steps: int = 0) -> dict[st
     return run.results
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("crashed", ["worker:0", "worker:2"])
 @pytest.mark.parametrize(("after_steps", "epoch"), [(2, 0), (STEPS + 2, 1), (2 * STEPS + 3, 2)])
 def test_b243_all_mains_go_on_from_the_epoch_that_was_saved(crashed: str, after_steps: int, epoch: int, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def check(run: Training, rounds: list[Round]) -> RoundReplay:
     return replay
 
 
-@pytest.mark.parametrize("seed", sampled(SEEDS, [0, 5, 13, 21, 38]))
+@pytest.mark.parametrize("seed", sampled(SEEDS, [0, 13, 38]))
 def test_variables_are_what_the_averages_of_the_rounds_make_of_them(seed: int) -> None:
     try:
         check(*run_in_rounds(seed))

@@ -85,7 +85,7 @@ def check(run: Training) -> Replay:
     return replay
 
 
-@pytest.mark.parametrize("seed", sampled(SEEDS, [0, 5, 9, 12, 13, 19, 24, 28, 35]))
+@pytest.mark.parametrize("seed", sampled(SEEDS, [0, 5, 13, 24, 28]))
 def test_variables_are_what_the_updates_of_the_trace_make_of_them(seed: int) -> None:
     try:
         check(training(seed))

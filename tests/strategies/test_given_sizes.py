@@ -69,6 +69,7 @@ def test_different_sizes_are_refused(run: Callable[[Sizes, int], list[float]]) -
 @pytest.mark.parametrize(
     "size_of", [lambda rank, rows: 5, lambda rank, rows: np.int64(5) if rank else 5, lambda rank, rows: 5 if rows else 77]
 )
+@pytest.mark.sample
 def test_equal_sizes_are_the_loss_of_one_device(run: Callable[[Sizes, int], list[float]], size_of: Sizes) -> None:
     alone = trained(sd.OneDeviceStrategy(), lambda rank, rows: 5, 5)  # 5, 5 and 2 rows
     np.testing.assert_allclose(run(size_of, 5), alone, rtol=1e-6)

@@ -37,6 +37,7 @@ def train(build: Any, dataset: sd.Dataset, workers: int = 4, epochs: int = 8, **
         (PowerSGD(rank=1), 4 * ((4 + 6) + 6 + (6 + 1) + 1), False),
     ],
 )
+@pytest.mark.sample(2)
 def test_bytes_on_the_wire_are_those_of_the_formula(
     build: Any, regression: sd.Dataset, compression: Any, message_bytes: int, gathered: bool
 ) -> None:
@@ -54,6 +55,7 @@ def test_training_goes_on_under_every_compressor(build: Any, regression: sd.Data
 
 
 @pytest.mark.parametrize("compression", [TopK(0.25), OneBit(), PowerSGD(rank=1)])
+@pytest.mark.sample(2)
 def test_what_was_sent_and_what_remains_are_all_gradients(compression: Any) -> None:
     rng = np.random.default_rng(5)
     gradients = rng.normal(size=(6, 3, 4, 5)).astype(np.float32)  # step, replica, matrix

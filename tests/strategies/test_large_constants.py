@@ -36,6 +36,7 @@ def replicated(numerics: str = "deferred") -> sd.MirroredStrategy:
 
 @pytest.mark.parametrize("reads_its_rank", [False, True])
 @pytest.mark.parametrize("numerics", ["deferred", "loop", "eager", "vmap"])
+@pytest.mark.sample
 def test_replicas_have_one_copy_of_a_constant(table: Any, numerics: str, reads_its_rank: bool, arrays_kept: Any) -> None:
     strategy = replicated(numerics)
     with strategy.scope():

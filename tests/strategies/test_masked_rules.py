@@ -73,7 +73,7 @@ def servers(count: int) -> Any:
     return sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": count}), sd.FixedShardsPartitioner(count))
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("make", [lambda: servers(1), lambda: servers(2), sd.OneDeviceStrategy], ids=["1 server", "2 servers", "1 device"])
 @pytest.mark.parametrize(
     "rule",
@@ -87,6 +87,7 @@ def test_tables_that_are_read_by_rows_have_their_own_slots(make: Callable[[], An
 
 
 @pytest.mark.parametrize("counts", [(2, 2), (1, 3)])
+@pytest.mark.sample(2)
 def test_slots_are_saved_and_restored_by_variable(counts: tuple[int, int], tmp_path: Any) -> None:
     first = Training(servers(counts[0]), both()).train(3)
     path = sd.Checkpoint(optimizer=first.optimizer, a=first.tables[0], b=first.tables[1]).save(str(tmp_path / "saved"))

@@ -102,7 +102,7 @@ def alone(optimizer: Any, ids: Sequence[np.ndarray]) -> tuple[Any, Any]:
     return np.asarray(values[0]), np.asarray(values[1])
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_round_averages_gradients_of_different_rows(name: str) -> None:
     ids = batches()
@@ -113,7 +113,7 @@ def test_a_round_averages_gradients_of_different_rows(name: str) -> None:
     np.testing.assert_allclose(rows.weights, weights, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("numerics", ["eager", "loop", "replay"])
 @pytest.mark.parametrize("name", ["adagrad", "adam"])
 def test_tables_in_buffers_of_their_own_have_the_same_bits(name: str, numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +126,7 @@ def test_tables_in_buffers_of_their_own_have_the_same_bits(name: str, numerics: 
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5])
+@pytest.mark.sample(2)
 def test_where_shards_are_makes_no_difference(shards: int) -> None:
     ids = [np.array([0, 29], np.int32), np.array([29, 29, 14], np.int32), np.array([15], np.int32)] * 2
     found = train(OPTIMIZERS["adagrad"], ids, shards=shards)
@@ -141,6 +142,7 @@ def test_rows_travel_and_not_tables() -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
+@pytest.mark.sample(2)
 def test_closures_of_a_round_may_read_rows_or_the_whole_table(name: str) -> None:
     ids = batches()
     found = train(OPTIMIZERS[name], ids, [looked_up, whole, looked_up])
@@ -174,6 +176,7 @@ def test_rounds_with_staleness_have_the_numbers_of_tables() -> None:
 
 
 @pytest.mark.parametrize("at", [0.012, 0.0205, 0.035])
+@pytest.mark.sample(2)
 def test_a_server_that_dies_in_a_round_of_rows_loses_nothing(at: float) -> None:
     ids = batches()
     options: Any = {"recovery": "replica", "exactly_once": True}

@@ -112,7 +112,7 @@ def table_bytes(outcome: Outcome) -> list[tuple[int, int]]:
     return [(record.bytes_read, record.bytes_updated) for record in outcome.strategy.traffic()[:2]]
 
 
-SAMPLE = {(2, looked_up, "sgd"), (3, looked_up, "lazy adam"), (2, looked_up_twice, "adagrad"), (3, padded, "adam"), (5, padded, "sgd")}
+SAMPLE = {(3, looked_up, "lazy adam"), (2, looked_up_twice, "adagrad"), (5, padded, "sgd")}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_each_row_travels_once_for_all_replicas() -> None:
     assert sum(read) == sum(updated) == sum(len(np.unique(batch)) for batch in batches) * ROW_BYTES
 
 
-@pytest.mark.parametrize("numerics", sampled(["eager", "loop", "replay", "vmap"], {"replay", "vmap"}))
+@pytest.mark.parametrize("numerics", sampled(["eager", "loop", "replay", "vmap"], {"replay"}))
 def test_every_plan_has_the_same_bits_and_the_same_time(numerics: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train(3, optimizer="adagrad")
     monkeypatch.setattr(ledger_module, "TABLE_BYTES", 1)  # every table is kept in a buffer of its own, and replayed soon
@@ -151,6 +151,7 @@ def test_time_is_the_same_where_no_numbers_are_computed() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"isolated": True}], ids=str)
+@pytest.mark.sample(2)
 def test_an_engine_without_a_clock_has_the_same_bits(options: dict[str, Any]) -> None:
     np.testing.assert_array_equal(train(3, optimizer="adam", engine="in_process", **options).table, train(3, optimizer="adam").table)
 

@@ -101,16 +101,12 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "TRIAL", 8)
 
 
-# What CI tries: every optimizer, and every plan with a rule that leaves rows alone and with one that does not.
+# What CI tries: every plan, and rules that leave rows alone and that do not.
 SAMPLE = {
-    ("sgd", "eager"),
     ("adam", "eager"),
     ("adagrad", "loop"),
-    ("momentum", "loop"),
-    ("adagrad", "replay"),
     ("adam", "replay"),
     ("rmsprop", "replay"),
-    ("momentum", "vmap"),
     ("optax", "vmap"),
 }
 
@@ -143,6 +139,7 @@ def test_rows_give_the_numbers_of_a_dense_step_in_every_plan(name: str, numerics
 
 
 @pytest.mark.parametrize("engine", [{"engine": "in_process"}, {"engine": "in_process", "isolated": True}])
+@pytest.mark.sample(2)
 def test_rows_give_the_same_numbers_on_every_engine(engine: dict[str, Any]) -> None:
     here, there = train(sd.Optimizer(OPTIMIZERS["adagrad"]())), train(sd.Optimizer(OPTIMIZERS["adagrad"]()), **engine)
     assert here.table.tobytes() == there.table.tobytes()

@@ -79,7 +79,7 @@ def test_other_state_is_each_replicas_own() -> None:
 UNEVEN = {name: STRATEGIES[name] for name in ("mirrored", "several workers", "central storage")} | {"four": lambda: sd.MirroredStrategy(4)}
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("rows", [17, 21])
 @pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
 @pytest.mark.parametrize("strategy", UNEVEN)

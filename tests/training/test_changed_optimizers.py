@@ -85,6 +85,7 @@ def test_changed_attributes_count_when_a_model_is_compiled_again(name: str, stra
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.sample(2)
 def test_a_schedule_that_is_assigned_between_trainings_is_followed(strategy: str) -> None:
     def train(model: Any) -> None:
         fit(model)

@@ -87,7 +87,7 @@ def by_closures(built: bool, make: Callable[[], Any], plain: bool, **options: An
         lambda: sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2})),
     ],
 )
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 def test_step_trains_the_model_that_it_is_the_first_to_call(strategy: Callable[[], Any], make: Callable[[], Any]) -> None:
     found = in_replicas(strategy(), built=False, make=make)
     assert found == in_replicas(strategy(), built=True, make=make)

@@ -59,7 +59,7 @@ def dense() -> Any:
     return keras.Sequential([keras.Input((NUM_IDS,)), keras.layers.Dense(500), keras.layers.Dense(300), keras.layers.Dense(1)])
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("ids", [EVEN, LOW], ids=["even", "low"])
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adagrad"])
@@ -74,7 +74,7 @@ def test_tables_of_several_sizes_travel_at_the_same_time(monkeypatch: pytest.Mon
     assert forecast == pytest.approx(taken, rel=1e-6)
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=1)
 @pytest.mark.parametrize("servers", [2, 3])
 @pytest.mark.parametrize("model", [dense, embedded])
 def test_updates_are_confirmed_when_the_next_server_has_them(monkeypatch: pytest.MonkeyPatch, model: Any, servers: int) -> None:

@@ -46,7 +46,7 @@ def mains(workers: int, callback: Any = None, rows: int = 27) -> list[tuple[dict
     return [run.results[f"worker:{number}"] for number in range(workers)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("workers", "rows"), [(3, 27), (2, 27), (2, 25)])  # the last batch has 3 rows, or 1: some mains have none of it
 def test_the_logs_of_each_main_are_those_of_plain_keras(workers: int, rows: int) -> None:
     expected, weights = fitted(plain, rows=rows)

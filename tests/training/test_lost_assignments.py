@@ -158,6 +158,7 @@ def test_a_metric_that_replicas_assign_and_whose_values_are_added_is_named(strat
 
 @pytest.mark.parametrize("kind", [keras.Sequential, OwnStep])
 @pytest.mark.parametrize("strategy", SYNCHRONOUS)
+@pytest.mark.sample
 def test_what_replicas_count_and_what_has_another_aggregation_is_right_and_nothing_is_said(strategy: Any, kind: Any) -> None:
     kept = [First, plain.metrics.MeanAbsoluteError, plain.metrics.R2Score, lambda: plain.metrics.MeanIoU(2), plain.metrics.AUC]
     _, history, messages = trained(strategy(), keras.layers.BatchNormalization, lambda: Counting(adds=False), metrics=kept, kind=kind)

@@ -85,6 +85,7 @@ def fitted(model: Any, seen: list[float]) -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.sample(2)
 def test_a_log_is_the_result_of_its_metric_whatever_its_name(strategy: str) -> None:
     expected_batches, batches = list[float](), list[float]()
     expected = fitted(model_of(plain), expected_batches)
@@ -175,7 +176,7 @@ def collected(k: Any, counts_first: bool, x: Any, **options: Any) -> tuple[dict[
     return model.fit(x, epochs=2, verbose=0, callbacks=[batches], **options).history, seen
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("strategy", [*STRATEGIES, *SERVED])
 def test_what_get_metrics_result_computes_is_of_all_rows_also_where_compute_metrics_adds_logs(strategy: str) -> None:
     expected, expected_batches = collected(plain, True, X, y=Y, batch_size=8, shuffle=False)

@@ -169,6 +169,7 @@ class Interrupting(plain.callbacks.Callback):
 
 @pytest.mark.parametrize("at_batch", [False, True])
 @pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt("mine"), SystemExit("mine")])
+@pytest.mark.sample
 def test_moving_averages_become_the_weights_when_training_is_interrupted(error: BaseException, at_batch: bool) -> None:
     with STRATEGIES["workers"]().scope():
         model = model_of(keras, averaging())
@@ -229,6 +230,7 @@ def scaled(**options: Any) -> Any:
 
 
 @pytest.mark.parametrize("strategy", ["replicas", "shards"])
+@pytest.mark.sample(2)
 def test_steps_with_infinite_gradients_are_skipped_and_the_loss_scale_moves(strategy: str) -> None:
     with STRATEGIES[strategy]().scope():
         model = model_of(keras, scaled(global_clipnorm=0.5))
@@ -321,7 +323,7 @@ def built_for_two(strategy: str, builds: bool) -> tuple[Any, list[Any], Any]:
     return chosen, variables, optimizer
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_optimizer_that_was_built_for_variables_of_a_strategy_takes_steps_and_is_saved(strategy: str, tmp_path: Path) -> None:
     def trained(builds: bool, path: str | None = None) -> tuple[list[Any], str]:

@@ -52,6 +52,7 @@ def fitted(options: dict[str, Any], hooks: Hooks | None, path: Path) -> tuple[in
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("hooks", HOOKS)
+@pytest.mark.sample
 def test_a_callback_that_takes_time_changes_nothing(mode: str, hooks: str, tmp_path: Path) -> None:
     assert fitted(MODES[mode], HOOKS[hooks], tmp_path) == fitted(MODES[mode], None, tmp_path)
 

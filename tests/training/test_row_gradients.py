@@ -50,6 +50,7 @@ def on_one_device() -> tuple[list[float], list[np.ndarray]]:
     ],
     ids=["mirrored", "workers", "tpu"],
 )
+@pytest.mark.sample(2)
 def test_fit_moves_rows_of_an_embedding_by_itself(make: Callable[[], Any], sizes: list[int]) -> None:
     strategy = make()
     expected_losses, expected = on_one_device()

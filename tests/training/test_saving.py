@@ -120,6 +120,7 @@ def test_keras_opens_files_of_ours_without_simdist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [sequential, functional])
+@pytest.mark.sample(2)
 def test_copies_of_a_model_belong_to_the_scope_that_they_are_made_in(make: Any) -> None:
     model, of_keras = trained(make), make(plain)
     strategy = sd.OneDeviceStrategy()

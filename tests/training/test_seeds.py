@@ -33,6 +33,7 @@ def test_numbers_of_a_step_depend_on_the_seed_of_their_generator() -> None:
 
 
 @pytest.mark.parametrize("make", STRATEGIES, ids=["one device", "mirrored", "parameter servers"])
+@pytest.mark.sample(2)
 def test_dropout_depends_on_the_seed_of_its_layer(make: Callable[[], sd.Strategy]) -> None:
     x = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
 
@@ -73,6 +74,7 @@ def test_the_seed_of_keras_decides_about_first_values() -> None:
 
 
 @pytest.mark.parametrize("make", STRATEGIES, ids=["one device", "mirrored", "parameter servers"])
+@pytest.mark.sample(2)
 def test_no_value_of_a_trace_outlives_it(make: Callable[[], sd.Strategy]) -> None:
     rows = np.ones((12, 4), np.float32)
     with make().scope():

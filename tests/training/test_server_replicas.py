@@ -58,6 +58,7 @@ def outcome(strategy: Any, make: Callable[[], Any], rows: int, batch_size: int =
 
 
 @pytest.mark.parametrize("make", [plain, OwnStep])
+@pytest.mark.sample(2)
 def test_fit_evaluate_and_predict_are_those_of_mirrored_devices(make: Callable[[], Any]) -> None:
     for found, expected in zip(outcome(servers(), make, ROWS), outcome(sd.MirroredStrategy(2), make, ROWS), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -110,6 +111,7 @@ def own_and_normalised_together() -> Any:
 
 
 @pytest.mark.parametrize("devices, rows", [(3, 5), (2, 7)])
+@pytest.mark.sample(2)
 def test_a_train_step_takes_parts_of_which_some_had_the_size_before(devices: int, rows: int) -> None:
     # Which of its metrics add up is found by tracing it for each size of a part, once.
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), devices_per_worker=devices)

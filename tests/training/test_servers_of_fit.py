@@ -81,6 +81,7 @@ def test_a_server_that_dies_at_any_moment_of_fit_changes_nothing(moment: int, of
 
 
 @pytest.mark.parametrize("file", ["backup-1", "1.weights.h5"])
+@pytest.mark.sample(2)
 def test_a_file_is_saved_again_where_a_server_dies_that_has_a_part_of_it(file: str) -> None:
     expected, cluster, _ = undisturbed(False)
     (gathered,) = [span for span in cluster.trace.spans.where(category="checkpoint") if span.name == f"gather {file}"]

@@ -52,6 +52,7 @@ def test_each_new_checkpoint_is_evaluated(crash: bool) -> None:
 
 
 @pytest.mark.parametrize(("kind", "at"), [("crash", 4.2), ("crash", 7.5), ("pause", 5.0)])
+@pytest.mark.sample(2)
 def test_the_last_checkpoint_ends_the_evaluations_whatever_was_missed(kind: str, at: float) -> None:
     with sd.Cluster({"worker": 2, "evaluator": 1}) as cluster:
         directory = cluster.directory("saved")

@@ -43,7 +43,7 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_statistics_of_masked_inputs_are_those_of_one_device_with_uneven_batches(strategy: str) -> None:
     expected = of_layers(plain, False)
@@ -81,6 +81,7 @@ def with_its_own_step(namespace: Any, rows: int, strategy: Any = None) -> list[A
 
 
 @pytest.mark.parametrize("rows", [7, 8])
+@pytest.mark.sample(2)
 def test_what_flows_back_through_statistics_has_the_weight_of_the_loss_that_it_comes_from(rows: int) -> None:
     """Replicas have 4 and 3 of 7 rows; then there is one row more, for two replicas."""
     found, wanted = with_its_own_step(keras, rows, sd.MirroredStrategy(2)), with_its_own_step(plain, rows)

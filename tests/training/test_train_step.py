@@ -162,5 +162,6 @@ def contrastive(parts: int) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize(("strategy", "parts"), [("one device", 1), ("one worker", 1), ("mirrored", 2)])
+@pytest.mark.sample(2)
 def test_rows_of_a_contrastive_loss_are_compared_with_those_of_their_replica(strategy: str, parts: int) -> None:
     require_those_of_keras(contrastive(parts), strategy, X, np.repeat(Y, 3, axis=1))

@@ -86,6 +86,7 @@ def test_what_needs_a_whole_variable_is_refused_for_shards(name: str) -> None:
 
 @pytest.mark.parametrize("partitioner", [sd.FixedShardsPartitioner(3), columns], ids=["rows", "columns"])
 @pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.sample
 def test_what_goes_place_by_place_gives_the_numbers_of_a_whole_variable(name: str, partitioner: Any) -> None:
     np.testing.assert_array_equal(trained(POSITIONS[name], partitioner), trained(POSITIONS[name]))
 

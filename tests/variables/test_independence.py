@@ -109,7 +109,7 @@ def test_what_needs_all_variables_at_once_has_them_on_one_server(name: str) -> N
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", APART)
 def test_what_takes_each_variable_by_itself_gives_the_numbers_of_one_device_on_several_servers(name: str) -> None:
     for one, other in zip(trained(APART[name], servers(2)), alone(APART[name]), strict=True):

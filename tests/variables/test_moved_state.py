@@ -53,6 +53,7 @@ class Replicas:
 
 
 @pytest.mark.parametrize("make", [plain.optimizers.Adam, plain.optimizers.Nadam, plain.optimizers.SGD], ids=lambda make: make.__name__)
+@pytest.mark.sample(2)
 def test_weights_that_replicas_clip_are_trained_on_from_the_slots_that_they_had(make: Callable[..., Any]) -> None:
     alone, replicas = Alone(make(RATE)), Replicas(make(RATE))
     for number, trained in enumerate([[0, 1], [0, 1], [0], [1], [0, 1]]):
@@ -95,6 +96,7 @@ def memory_of(strategy: sd.Strategy) -> list[int]:
 
 @pytest.mark.parametrize(("number", "gone"), [(1, "worker:1"), (2, "worker:0")])
 @pytest.mark.parametrize("make", [lambda: plain.optimizers.Adam(RATE), lambda: optax.adam(RATE)], ids=["keras", "optax"])
+@pytest.mark.sample
 def test_the_state_of_copies_goes_on_where_a_replica_leaves_and_comes_back(make: Callable[[], Any], number: int, gone: str) -> None:
     cluster = sd.Cluster({"worker": 3})
     strategy = sd.MultiWorkerMirroredStrategy(cluster, on_failure="continue")

@@ -145,6 +145,7 @@ def test_model_that_was_trained_is_not_kept_by_devices_that_have_run_its_steps()
 
 
 @pytest.mark.parametrize("options", [{}, {"mode": "sync"}, {"mode": "bounded", "staleness": 2}], ids=str)
+@pytest.mark.sample(2)
 def test_model_that_was_trained_by_workers_is_not_kept_by_tasks_that_have_sent_its_updates(options: dict[str, Any]) -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 2}), **options)
     rows = np.ones((8, 2), np.float32)

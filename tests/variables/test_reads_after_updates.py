@@ -100,7 +100,7 @@ def stepping(base: Any) -> Any:
     return Stepping()
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("name", ["adam", "accumulating", "scaled"])
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_what_stateless_apply_returns_of_the_optimizer_is_that_of_keras(name: str, replicas: int) -> None:

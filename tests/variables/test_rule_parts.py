@@ -109,6 +109,7 @@ def two_servers(rule: Any, **options: Any) -> tuple[sd.ClusterCoordinator, list[
 
 @pytest.mark.parametrize("numerics", ["deferred", "eager"])
 @pytest.mark.parametrize("make", [keras.optimizers.Adam, keras.optimizers.Nadam, lambda rate: keras.optimizers.SGD(schedule(rate))])
+@pytest.mark.sample
 def test_servers_count_the_updates_that_change_none_of_their_variables(make: Callable[[float], Any], numerics: str) -> None:
     coordinator, variables, optimizer, step_of = two_servers(make(0.1), of_cluster={"numerics": numerics})
     assert variables[0].device != variables[1].device
@@ -128,6 +129,7 @@ def schedule(rate: float) -> Any:
 
 
 @pytest.mark.parametrize("numerics", ["deferred", "replay", "vmap", "eager"])
+@pytest.mark.sample(2)
 def test_large_arrays_stay_where_they_are_while_an_update_is_counted(numerics: str) -> None:
     size = (2 << 20) // 4
     coordinator, variables, optimizer, step_of = two_servers(keras.optimizers.Adam(0.1), size=size, of_cluster={"numerics": numerics})

@@ -90,7 +90,7 @@ def test_rows_are_combined_as_by_hand(combiner: str, weights: Any) -> None:
     np.testing.assert_allclose(inside.fetch(), outside, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("combiner", COMBINERS)
 @pytest.mark.parametrize(("shards", "weights"), [(1, None), (3, WEIGHTS)], ids=["whole-plain", "shards-weighted"])
 def test_gradients_are_those_of_plain_jax(combiner: str, shards: int, weights: Any) -> None:
@@ -146,6 +146,7 @@ def test_a_batch_of_padding_alone_asks_no_server_and_changes_nothing(engine: dic
 
 
 @pytest.mark.parametrize("engine", [{"engine": "in_process"}, {"engine": "in_process", "isolated": True}], ids=str)
+@pytest.mark.sample(2)
 def test_engines_agree_to_the_bit(engine: dict[str, Any]) -> None:
     def lookup(table: sd.Variable, ids: Any) -> Any:
         return sd.embedding_lookup_sparse(table, ids) + sd.embedding_lookup(table, abs(ids[:, 0]))

@@ -94,6 +94,7 @@ def test_a_copy_is_made_again_when_the_next_server_is_back() -> None:
 
 
 @pytest.mark.parametrize("worker", ["worker:0", "worker:2"])
+@pytest.mark.sample(2)
 def test_asynchronous_closures_count_exactly_once_whoever_dies(worker: str) -> None:
     for at in moments(12, 0.005):
 

@@ -39,7 +39,7 @@ def test_copies_that_are_separated_keep_their_value_until_a_replica_changes_its_
     assert [float(value) for value in strategy.local_results(v)] == [3.0, 4.0]
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("first", [10.0, 7, -float("inf")])
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_sum_of_replicas_begins_with_its_initial_value_in_mains_as_in_a_notebook(devices: int, first: float, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def live_bytes() -> int:
 
 
 @pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.sample(2)
 def test_steps_keep_no_numbers_alive(reads: bool) -> None:
     strategy = sd.MirroredStrategy(devices=REPLICAS)
     with strategy.scope():

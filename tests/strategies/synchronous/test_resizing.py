@@ -140,7 +140,7 @@ def test_of_replicas_that_are_all_dead_a_read_is_an_error() -> None:
         counted.numpy()
 
 
-@pytest.mark.sample
+@pytest.mark.sample(at_most=2)
 @pytest.mark.parametrize("restart_after", [None, 1e-4])
 @pytest.mark.parametrize("callback", ["backup", "manager", "sleep"])
 def test_fit_goes_on_when_a_worker_dies_while_a_callback_takes_time(

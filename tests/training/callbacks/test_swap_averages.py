@@ -99,6 +99,7 @@ def test_an_optimizer_without_averages_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("swap_first", [True, False])
+@pytest.mark.sample(2)
 def test_a_training_that_was_interrupted_goes_on_with_the_weights_and_not_with_their_averages(swap_first: bool, tmp_path: Path) -> None:
     def train(stop_in: int | None) -> Any:
         with sd.OneDeviceStrategy().scope():

@@ -48,6 +48,7 @@ def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.sample(2)
 def test_values_of_epochs_are_those_of_the_history(strategy: str, tmp_path: Path) -> None:
     history = fit(model_of(STRATEGIES[strategy]()), tmp_path)
     train, validation = scalars(tmp_path / "train"), scalars(tmp_path / "validation")
@@ -102,6 +103,7 @@ def test_steps_are_counted_by_virtual_second(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("save_freq", [3, "epoch"])
+@pytest.mark.sample(2)
 def test_batches_are_counted_on_after_a_restore(save_freq: Any, tmp_path: Path) -> None:
     """Batches and their losses are those of the undisturbed training, from the first after the backup on; rates are of its own steps."""
 

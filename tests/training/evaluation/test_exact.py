@@ -107,6 +107,7 @@ def test_more_workers_take_less_time() -> None:
 
 
 @pytest.mark.parametrize("callers", [[1], [0, 1, 2]])
+@pytest.mark.sample(2)
 def test_any_launched_main_may_evaluate_and_predict_by_itself(callers: list[int]) -> None:
     def main() -> Any:
         with sd.MultiWorkerMirroredStrategy().scope():
@@ -129,6 +130,7 @@ def test_any_launched_main_may_evaluate_and_predict_by_itself(callers: list[int]
 
 
 @pytest.mark.parametrize("callers", [[0], [1], [0, 1]])
+@pytest.mark.sample(2)
 def test_what_mains_evaluate_before_they_train_makes_no_difference(callers: list[int]) -> None:
     """A main that had to wait for the first values of the chief would get what the chief has assigned since then."""
 

@@ -77,6 +77,7 @@ WEIGHTS = {0: 0.5, 1: 3.0}
 
 
 @pytest.mark.parametrize("labels", [LABELS, LABELS[:, 0].astype(int), np.eye(2, dtype=np.float32)[LABELS[:, 0].astype(int)][:, ::-1]])
+@pytest.mark.sample(2)
 def test_weights_of_classes_count_beside_a_dataset_as_beside_arrays(labels: np.ndarray) -> None:
     wanted = agree(lambda: (X, labels), batch_size=8, epochs=2, class_weight=WEIGHTS)
     data = sd.Dataset.from_tensor_slices((X, labels)).batch(8)

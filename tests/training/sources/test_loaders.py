@@ -83,6 +83,7 @@ def test_steps_evaluation_prediction_and_validation() -> None:
 
 
 @pytest.mark.parametrize("name", GRAIN)
+@pytest.mark.sample(2)
 def test_grain_is_read_as_well(name: str) -> None:
     data = GRAIN[name](convert=lambda pair: pair)
     assert mirrored().fit(data, epochs=2, verbose=0).history["loss"] == pytest.approx(expected(epochs=2)["loss"], rel=1e-6)
