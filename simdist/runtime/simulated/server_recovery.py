@@ -118,13 +118,15 @@ class ServerRecovery(ABC):
             self.is_serving, self._rollbacks = False, []
             held = self.held()
             saved = self._saved()
+            if not held:  # it has nothing to lose; but one whose variables are lost gets none back because a copy has none, either
+                saved = None if self.is_lost else {}
             self.is_lost, self.kept = saved is None, self._rolled_back(saved or {}, held)
             if saved is None:
                 self.forget()
 
     def lose(self) -> None:
-        """What was kept is gone while the server is away."""
-        self.is_lost, self.kept, self._rollbacks = True, {}, []
+        """What was kept is gone while the server is away; one that held nothing has lost nothing."""
+        self.is_lost, self.kept, self._rollbacks = self.is_lost or bool(self.kept), {}, []
         self._give_up_reserved()
         self.is_serving = self.task.alive
         self.forget()

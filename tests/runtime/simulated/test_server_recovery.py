@@ -271,3 +271,38 @@ def test_a_step_of_the_chief_waits_for_a_server_that_comes_back_and_counts_once(
         step()
     assert cluster.now > 4.0
     assert set(number.numpy().tolist()) == {3.0}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("recovery", ["replica", "checkpoint"])
+def test_a_server_without_variables_loses_none(recovery: Any, mode: Any) -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 3}, disks=sd.hardware.nvme)
+    strategy = sd.ParameterServerStrategy(cluster, recovery=recovery, mode=mode)
+    with strategy.scope():
+        numbers = [sd.Variable(np.zeros(2, np.float32)) for _ in range(2)]  # on ps:0 and ps:1
+    if recovery == "replica":
+        cluster.faults.crash("ps:0", at=0.25)  # the next one of ps:2
+    cluster.faults.crash("ps:2", at=0.35, restart_after=1.0, keep_disk=recovery == "replica")
+    coordinator = sd.ClusterCoordinator(strategy)
+    step = sd.function(lambda: [number.assign_add(np.ones(2, np.float32)) for number in numbers], seconds=0.1)
+    for _ in range(20):
+        coordinator.schedule(step)
+    coordinator.join()
+    assert [number.numpy().tolist() for number in numbers] == [[20.0, 20.0]] * 2
+
+
+@pytest.mark.parametrize("recovery", ["replica", "checkpoint"])
+def test_what_is_lost_stays_lost_when_its_server_dies_again(recovery: Any) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, recovery=recovery)
+    with strategy.scope():
+        number = sd.Variable(0.0)
+    coordinator = sd.ClusterCoordinator(strategy)
+    for server in ("ps:0", "ps:1"):
+        cluster.faults.lose_host(server, at=1.0, restart_after=0.5)
+    cluster.faults.crash("ps:0", at=100.0, restart_after=5.0)  # by then ps:1 has a copy of nothing
+    sd.sleep(101.0, cluster)
+    coordinator.schedule(sd.function(lambda: number.assign_add(1.0)))
+    with pytest.raises(UnavailableError, match=r"The copy of ps:0 .* was lost too|on a disk that was lost with its machine"):
+        coordinator.join()
+    assert cluster.now < 107.0  # the call was not repeated for minutes
