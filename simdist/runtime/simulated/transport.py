@@ -11,6 +11,7 @@ Not simulated: the cost of serialising, message headers.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -74,7 +75,7 @@ class Transport:
 
     Attributes:
         blocked: pairs (source, target) of tasks between which messages are lost.
-        cut_s: when a pair was cut last.
+        cut_s: when each pair was cut, in order.
     """
 
     def __init__(self, clock: Clock, links: SharedLinks, trace: Trace, disturbances: Disturbances | None = None) -> None:
@@ -83,7 +84,7 @@ class Transport:
         self.trace = trace
         self.disturbances = Disturbances(links) if disturbances is None else disturbances
         self.blocked: set[tuple[str, str]] = set()
-        self.cut_s: dict[tuple[str, str], float] = {}
+        self.cut_s: dict[tuple[str, str], list[float]] = {}
         self.collectives: dict[Collective, None] = {}  # whose transfers are under way; calls and copies are kept by their tasks
 
     # -- sending --------------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class Transport:
 
     def sever(self, source: Task, target: Task) -> None:
         """Lose what is on its way from one task to another: bytes now, words when they would have come."""
-        self.cut_s[source.name, target.name] = self.clock.now
+        self.cut_s.setdefault((source.name, target.name), []).append(self.clock.now)
         for sender, _, flow in self._under_way(source, target):
             self.links.stop(flow)
             sender.silenced(flow.argument)
@@ -257,8 +258,9 @@ class Transport:
 
     def was_cut(self, leg: Leg, sent_s: float, late_s: float = 0.0) -> bool:
         """Whether the way of a message that left at this time was cut before it came."""
-        cut_s = self.cut_s.get((leg.source.name, leg.target.name))
-        return cut_s is not None and sent_s <= cut_s <= sent_s + leg.latency_s + late_s
+        cuts = self.cut_s.get((leg.source.name, leg.target.name), ())
+        first = bisect_left(cuts, sent_s)  # others may have come since
+        return first < len(cuts) and cuts[first] <= sent_s + leg.latency_s + late_s
 
 
 class Letter:
