@@ -278,6 +278,12 @@ def test_a_sabotaged_engine_breaks_the_invariant(name: str, monkeypatch: pytest.
     assert name in findings(SABOTAGED[name](monkeypatch))
 
 
+def test_a_collective_may_share_its_links_with_a_checkpoint_that_is_saved_meanwhile() -> None:
+    options = {"acts": "tst", "async": True, "batch": 8, "kept": 3, "momentum": True, "under": "multi-worker"}
+    slow = Wires(latency_s=1.11e-6, bandwidth=433_000.0)
+    assert findings(Scenario("checkpoints", options, workers=3, wires=slow, numerics="deferred")) == set()
+
+
 def test_versions_grow_also_where_a_server_goes_back_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     crash = Disturbance("crash", "ps:0", at_s=5e-3, figures={"restart_after": 1e-3})
     gone_back = replace(SNAPSHOTS, options={**SNAPSHOTS.options, "rounds": [40]}, disturbances=(crash,))

@@ -15,19 +15,19 @@ ROUNDING = 1e-6
 
 
 def _last_as_their_closed_form(evidence: Evidence) -> Iterator[str]:
-    """At least so long; in the undisturbed run, where no racks are between the tasks, exactly so long.
+    """At least so long; in the undisturbed run, where no racks are between the tasks and no checkpoint travels meanwhile, exactly so long.
 
     Of a collective that was broken off, some ranks have spans, and nothing says how many there were.
     """
     for run in (evidence.run, evidence.calm):
         if run.processes.downs or run.silences.begun:
             continue
-        is_exact = run is evidence.calm and not run.scenario.wires.tasks_per_rack
+        is_calm = run is evidence.calm and not run.scenario.wires.tasks_per_rack
+        checkpoints = list(run.cluster.trace.spans.where(category="checkpoint")) if is_calm else []
         for spans, expected_s in _all_reduces(run):
-            lasted_s, tolerance_s = (
-                max(span.end_s for span in spans) - spans[0].start_s,
-                ROUNDING * max(expected_s, spans[0].start_s * 1e-6),
-            )
+            start_s, end_s = spans[0].start_s, max(span.end_s for span in spans)
+            lasted_s, tolerance_s = end_s - start_s, ROUNDING * max(expected_s, start_s * 1e-6)
+            is_exact = is_calm and not any(saved.start_s < end_s and saved.end_s > start_s for saved in checkpoints)
             if lasted_s < expected_s - tolerance_s or (is_exact and lasted_s > expected_s + tolerance_s):
                 yield f"{spans[0]} lasted {lasted_s} s among {len(spans)} ranks, without contention {expected_s} s"
 
