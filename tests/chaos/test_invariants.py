@@ -311,6 +311,12 @@ def test_pause_that_begins_as_another_ends_lets_the_task_go_on_in_between() -> N
     assert examine(scenario) == []
 
 
+def test_a_task_that_stands_still_may_be_sent_its_part_of_a_checkpoint() -> None:
+    options = {"acts": "ssrttt", "async": False, "batch": 8, "kept": 1, "momentum": False, "under": "multi-worker"}
+    pause = Disturbance(kind="pause", task="worker:0", at_s=0.0049501, figures={"until": 9.7})
+    assert findings(Scenario("checkpoints", options, numerics="loop", disturbances=(pause,))) == set()
+
+
 def test_two_incarnations_may_be_found_to_be_down_at_once() -> None:
     """A lost machine is not announced, so the crash of its next process tells of both."""
     disturbances = (

@@ -83,7 +83,8 @@ def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
             if task_of(span.lane) != still.task or span.category == "down":
                 continue
             # A device has a queue; a collective is there for all of them from the moment in which the last one has come.
-            others = span.category in ("collective", "apply") or span.name == "variables of a survivor"  # begun by others
+            sent = span.name == "variables of a survivor" or (span.category == "checkpoint" and span.name.startswith("receive "))
+            others = span.category in ("collective", "apply") or sent  # begun by others
             begins = still.covers(span.start_s) and not others
             ends = still.covers(span.end_s) and span.category not in ENDED_BY_OTHERS
             if begins or ends:
