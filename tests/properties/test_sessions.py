@@ -101,6 +101,7 @@ def check(name: str, todo: list[tuple[str, Any]]) -> None:
     assert outcome(session) == outcome(batch)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.filterwarnings(LEFT_OVER)
 def test_any_story_ends_as_the_run_of_its_commands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
