@@ -20,6 +20,7 @@ from simdist.coordinator.refusals import second_step
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.sent_values import sent
 from simdist.data.iterator import DatasetIterator
+from simdist.data.surroundings import note_names, warn_of_changed_names
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError, TimedOutError
 from simdist.input import DistributedIterator, InputContext
 from simdist.jax_settings import OpenSetting, has_another_width, open_settings, opened, trace_settings
@@ -165,6 +166,8 @@ class Closure:
         """The program of the next step, linked: once for all workers, again when the layout of the variables has changed."""
         try:
             with self._running_on(worker):
+                if isinstance(self.fn, StepFunction) and not self.fn.traces:
+                    warn_of_changed_names(self.fn.fn, "schedule")
                 linked = self.linked(call, worker.name)
         except StopIteration:
             raise self._has_run_out(worker) from None
@@ -269,6 +272,8 @@ def new_closure(
             'numbers for the whole program, before the cluster is made: jax.config.update("jax_enable_x64", True).'
         )
     key = (weakref.ref(strategy), (structure, settings), *numbers) if len(numbers) == len(leaves) else None
+    if isinstance(fn, StepFunction) and not fn.traces:
+        note_names(fn.fn)
     resuming = tuple([leaf for leaf in leaves if isinstance(leaf, PerWorkerIterator) and leaf.dataset.resume])
     handed_out = tuple([leaf for leaf in leaves if isinstance(leaf, NumberedBatches)])
     return Closure(

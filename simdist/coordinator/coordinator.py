@@ -128,7 +128,8 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
 
         Args:
             fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker. It may call steps, and
-                `strategy.run`, which runs the replicas of this worker: it waits for them, and they are steps of this closure.
+                `strategy.run`, which runs the replicas of this worker: it waits for them, and they are steps of this closure. What
+                it takes from around it is that of the moment when a worker runs it (a step: first runs it), and not of this call.
             args, kwargs: its arguments; per-worker values become those of the worker.
 
         Returns:
@@ -140,6 +141,9 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
             FailedPreconditionError: the cluster is closed, or this is another thread, or a closure of this coordinator.
             UnavailableError: the chief has crashed, and the closures with it.
             Exception: the error of an earlier closure, once.
+
+        Warns:
+            UserWarning: when a step is traced, a name around it stands for something else than when it was scheduled.
         """
         self._raise_stored()
         require_function(fn, "schedule")

@@ -17,6 +17,7 @@ from simdist.coordinator.table_copies import bring_tables
 from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
 from simdist.data.positions import Position
+from simdist.data.surroundings import note_names, warn_of_changed_names
 from simdist.errors import AbortedError, ClosureInputError, FailedPreconditionError, InvalidArgumentError, UnavailableError
 from simdist.input import DistributedDataset, DistributedIterator, InputContext
 from simdist.program.function import StepFunction
@@ -139,6 +140,7 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
             if source.seconds is not None:
                 raise InvalidArgumentError("A function that makes a dataset is no step, so it cannot have @sd.function(seconds=...).")
             source = source.fn
+        note_names(source)
         self.source = source
         self.pipelines = dict(pipelines or {})
         self.resume = resume
@@ -149,6 +151,7 @@ class PerWorkerDataset(PerWorker[Dataset | DistributedDataset]):
 
     def make(self, worker: Worker, context: InputContext) -> Dataset | DistributedDataset:
         bring_tables(worker)
+        warn_of_changed_names(self.source, "create_per_worker_dataset")
         made = self.source if isinstance(self.source, (Dataset, DistributedFromFunction)) else self.source()
         if isinstance(made, DistributedFromFunction):
             made = made.on_worker(self._pipeline_of(worker.name, context))
@@ -259,7 +262,9 @@ class PerWorkerResource(PerWorker[object]):
 
     def __init__(self, strategy: Strategy, fn: Callable[[], object]) -> None:
         super().__init__(strategy)
+        note_names(fn)
         self.fn = fn
 
     def make(self, worker: Worker, context: InputContext) -> object:
+        warn_of_changed_names(self.fn, "create_per_worker_resource")
         return self.fn()

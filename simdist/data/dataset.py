@@ -24,6 +24,7 @@ from simdist.data.hints import AUTOTUNE, require_hints
 from simdist.data.leaves import ElementFunction, Tree
 from simdist.data.options import SHARD_HINT, Options
 from simdist.data.padding import PaddedBatch
+from simdist.data.surroundings import note_names
 from simdist.errors import InvalidArgumentError
 
 __all__ = ["AUTOTUNE", "Dataset"]
@@ -64,7 +65,8 @@ class Dataset(FurtherSteps):
 
         Args:
             map_func: returns arrays, numbers, strings, or a tuple or dict of them; a list is an array. What it reads besides
-                its arguments is read when an element is first computed; a later ``map`` reads it anew.
+                its arguments is read when an element is first computed; a later ``map`` reads it anew. A name that stands for
+                something else by then, as the variable of a loop, is a warning: bind it, ``lambda x, i=i: x + i``.
             num_parallel_calls: accepted for tf.data's sake; the order is always kept.
             deterministic: accepted for tf.data's sake; it always is.
             pure: True or False where you know; None finds out.
@@ -74,6 +76,7 @@ class Dataset(FurtherSteps):
             [10, 11, 12]
         """
         require_hints(num_parallel_calls, deterministic)
+        note_names(map_func)
         return self._then(Map(self._node, map_func, optional_flag(pure, "pure")))
 
     def filter(self, predicate: ElementFunction, *, pure: bool | None = None) -> Dataset:
@@ -87,6 +90,7 @@ class Dataset(FurtherSteps):
             >>> [int(x) for x in Dataset.range(5).filter(lambda x: x % 2 == 0)]
             [0, 2, 4]
         """
+        note_names(predicate)
         return self._then(Filter(self._node, predicate, optional_flag(pure, "pure")))
 
     def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True) -> Dataset:

@@ -20,6 +20,7 @@ from simdist.data.hints import AUTOTUNE, require_hints
 from simdist.data.leaves import Element, ElementFunction, Tree
 from simdist.data.padding import PaddedBatch, shapes_to_boundary
 from simdist.data.selecting import IgnoreErrors, TakeWhile, Unique
+from simdist.data.surroundings import note_names
 from simdist.data.windows import Extent, Windows
 from simdist.errors import InvalidArgumentError
 
@@ -42,6 +43,7 @@ class FurtherSteps(DatasetCreation):
             >>> [int(x) for x in Dataset.range(4).flat_map(lambda n: Dataset.range(n))]
             [0, 0, 1, 0, 1, 2]
         """
+        note_names(map_func)
         return self._then(nested.Interleave(self._node, map_func, 1, 1, "flat_map"))
 
     def interleave(
@@ -69,6 +71,7 @@ class FurtherSteps(DatasetCreation):
         require_hints(num_parallel_calls, deterministic)
         given = AUTOTUNE if cycle_length is None else whole_number(cycle_length, "cycle_length", at_most=nested.MOST_AT_ONCE)
         cycle = nested.CYCLE_LENGTH if given == AUTOTUNE else given
+        note_names(map_func)
         return self._then(nested.Interleave(self._node, map_func, cycle, block_length, "interleave"))
 
     def window(self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False) -> Windows[Self]:
@@ -120,6 +123,8 @@ class FurtherSteps(DatasetCreation):
         if size_of is None:
             size = whole_number(window_size, "window_size", 1)
             size_of = lambda _: size  # noqa: E731
+        for given in (key_func, reduce_func):
+            note_names(given)
         return self._then(GroupByWindow(self._node, key_func, reduce_func, size_of, self._then))
 
     def bucket_by_sequence_length(
@@ -186,6 +191,7 @@ class FurtherSteps(DatasetCreation):
             >>> [int(x) for x in Dataset.range(5).scan(0, lambda total, x: (total + x, total))]
             [0, 0, 1, 3, 6]
         """
+        note_names(scan_func)
         return self._then(Scan(self._node, initial_state, scan_func))
 
     def take_while(self, predicate: ElementFunction) -> Self:
@@ -196,6 +202,7 @@ class FurtherSteps(DatasetCreation):
             >>> [int(x) for x in Dataset.range(9).take_while(lambda x: x < 3)]
             [0, 1, 2]
         """
+        note_names(predicate)
         return self._then(TakeWhile(self._node, predicate))
 
     def unique(self) -> Self:

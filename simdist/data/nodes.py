@@ -23,6 +23,7 @@ from simdist.data.batch import Batch
 from simdist.data.leaves import Array, ArraySpec, ElementFunction, Structure
 from simdist.data.reach import Reach, reached
 from simdist.data.streams import Pull
+from simdist.data.surroundings import warn_of_changed_names
 from simdist.data.table import Table
 
 __all__ = ["INFINITE", "LARGEST_CYCLE", "UNKNOWN", "Node", "Pass", "Reorder", "Spec", "Transform", "single_rows"]
@@ -62,6 +63,7 @@ class Pass:
 
     def will_call(self, fn: ElementFunction) -> None:
         """A function of the user will be called; a pass that only looks undoes what it changes."""
+        warn_of_changed_names(fn, "the dataset")
         if self.probing:
             self._tried.append(reached(fn))
 

@@ -16,6 +16,7 @@ from simdist.data.purity import Answer, answers, ask, truth
 from simdist.data.reach import reached
 from simdist.data.row_blocks import agreed_columns
 from simdist.data.row_wise import Record, recorded
+from simdist.data.surroundings import warn_of_changed_names
 from simdist.data.table import Table
 
 __all__ = ["Predicate", "predicate"]
@@ -78,6 +79,7 @@ def predicate(source: Table, fn: ElementFunction, pure: bool | None) -> Predicat
     """The pure filter of `fn` over `source`; None if `fn` is not pure."""
     if pure is False:
         return None
+    warn_of_changed_names(fn, "the dataset")
     used: Record = {}
     known: dict[int, Answer] | None = {}
     if pure is None:

@@ -16,6 +16,7 @@ from simdist.data.mapped import MappedTable
 from simdist.data.purity import Answer, answers, is_pure
 from simdist.data.reach import UNKNOWN, Reach, reached
 from simdist.data.row_wise import Record, recorded
+from simdist.data.surroundings import warn_of_changed_names
 from simdist.data.table import Table
 
 __all__ = ["ComputedTables", "mapped_table"]
@@ -37,6 +38,7 @@ def mapped_table(source: Table, fn: ElementFunction, pure: bool | None, computed
     """
     if pure is False:
         return None
+    warn_of_changed_names(fn, "the dataset")
     found = computed.get(source)
     if found is None or not found.is_current:
         reach = reached(fn)
