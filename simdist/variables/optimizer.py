@@ -54,13 +54,13 @@ class Optimizer(WrappedAttributes):
     Args:
         optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like.
         lazy_rows: of a table of which a step looks up rows (`sd.embedding_lookup`, ``keras.layers.Embedding``), change only the rows that
-            have a gradient; the slots of others stand still meanwhile, as with Keras on TensorFlow. All rows change where the table is
-            fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients are never rows it has no
-            effect, and warns: under `CentralStorageStrategy`, with `sync_every` and with compression. So it does where they are clipped
-            or a scale is taken off them, where a step of one replica uses them elsewhere, too, and with rules that bring numbers of
-            several rows together. One replica that runs without `sd.function` has no steps: it has no effect there, and does not warn.
-            Default False: the numbers are those of a dense gradient. It makes a difference for rules whose slots decay (momentum,
-            RMSprop, Adam).
+            have a gradient; the slots of others stand still meanwhile. (Keras 3 changes all rows, also on TensorFlow.) All rows change
+            where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients are never
+            rows it has no effect, and warns: under `CentralStorageStrategy`, with `sync_every` and with compression. So it does where they
+            are clipped or a scale is taken off them, where a step of one replica uses them elsewhere, too, and with rules that bring
+            numbers of several rows together. One replica that runs without `sd.function` has no steps: it has no effect there, and does
+            not warn. Default False: the numbers are those of a dense gradient. It makes a difference for rules whose slots decay
+            (momentum, RMSprop, Adam).
 
     Raises:
         InvalidArgumentError: a Keras `MultiOptimizer`.

@@ -3,7 +3,7 @@
 SGD without momentum and Adagrad change nothing where the gradient is zero: they change the rows that have one. Slots that decay (momentum,
 RMSprop, Adam) change in every row with every update; a table that such a rule changes is changed as a whole, by the gradient with zeros
 elsewhere, so that the numbers are those of Keras and of Optax on JAX. Whether a rule is of the first kind is read from its jaxpr.
-With ``lazy_rows=True`` every element-wise rule changes only rows that have a gradient, as those of Keras on TensorFlow do.
+With ``lazy_rows=True`` every element-wise rule changes only rows that have a gradient, which gives other numbers.
 
 Taught in lesson 06.
 """
