@@ -7,7 +7,8 @@ changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 from simdist.errors import AbortedError, FailedPreconditionError, UnavailableError
 from simdist.ledger.entry import Site
@@ -15,7 +16,7 @@ from simdist.ledger.replica_lanes import ReplicaLanes
 from simdist.program.arrays import Arrays
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Bundle
-from simdist.runtime.base import PENDING, Later, OperationResult
+from simdist.runtime.base import PENDING, Later
 from simdist.runtime.linked import Apply, ApplyAll, ReadGroups, RunKernel
 from simdist.runtime.linked_rows import RowOperands, inputs_of
 from simdist.runtime.replicas import Member
@@ -83,18 +84,24 @@ class SimulatedReplica(TakesPart):
     # -- variables of this device, or of another one of its task ----------------------------------------------------
 
     def read(self, op: ReadGroups) -> Sequence[Bundle] | Later:
-        return self._read_from(op, 0)
+        away = [position for position, number in enumerate(op.numbers) if not self.states.is_on(number, self.device)]
+        if not away:
+            return self._seen(op)
+        sizes = Counter[tuple[str, str]]()
+        for position in away:
+            sizes[self._source_of(op.numbers[position]), self.device] += self._bytes_of(op.numbers[position], op.cells[position])
+        self._travel(sizes, "read", lambda: self._seen(op))
+        return PENDING
 
-    def _read_from(self, op: ReadGroups, first: int) -> Sequence[Bundle] | Later:
-        """Fetch groups from other devices, one after the other; then the read is done."""
-        for number in range(first, len(op.numbers)):
-            if not self.states.is_on(op.numbers[number], self.device):
-                self._fetch(op.numbers[number], op.cells[number], lambda number=number: self._read_from(op, number + 1))
-                return PENDING
+    def _seen(self, op: ReadGroups) -> Sequence[Bundle]:
         return [self.versions.after(group, self.updates.get(group, 0)) for group in op.numbers]
 
-    def _fetch(self, number: int, cells: Sequence[int], then: Callable[[], OperationResult]) -> None:
-        """Copy a variable from another device of the task; one that was lost is an error."""
+    def _bytes_of(self, number: int, cells: Sequence[int]) -> int:
+        group = self.states.groups[number]
+        return sum([group.cells[position].aval.size_bytes for position in set(cells)])
+
+    def _source_of(self, number: int) -> str:
+        """The device of the task from which a variable is copied that this one has not; one that was lost is an error."""
         group = self.states.groups[number]
         first = group.cells[0]
         if self.states.bundles[number] is not None and first.replica is not None and first.devices != (self.device,):
@@ -107,8 +114,7 @@ class SimulatedReplica(TakesPart):
                 f"{self.device} has no copy of {first.name} any more: {self.task.name} crashed after the variable was made. Build "
                 "the model again, and restore a checkpoint into it if there is one."
             )
-        size_bytes = sum([group.cells[position].aval.size_bytes for position in set(cells)])
-        self._travel(self.states.devices[number][0], self.device, size_bytes, "read", then)
+        return self.states.devices[number][0]
 
     # -- updating -------------------------------------------------------------------------------------------------
 
@@ -124,7 +130,7 @@ class SimulatedReplica(TakesPart):
         if not devices:
             raise self.states.groups[part.group].lost_error()
         if self.collective_group is None and not self.states.is_on(part.group, self.device):
-            self._travel(self.device, devices[0], part.size_bytes, "update", lambda: self._change(op, operands, number))
+            self._travel({(self.device, devices[0]): part.size_bytes}, "update", lambda: self._change(op, operands, number))
             return PENDING
         return self._change(op, operands, number)
 

@@ -7,7 +7,7 @@ parameter servers, together with the other replicas of its worker (`worker_repli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from simdist.errors import SimdistError
 from simdist.ledger.replica_lanes import ReplicaLanes
@@ -58,13 +58,14 @@ class TakesPart(SimulatedTask):
         self.lanes = lanes or world.ledger.lanes(1)
         self.lane = lane
         self.early: dict[LinkedCollective, Arrival | SimdistError] = {}
-        self._copy: Copy | None = None
+        self._copies: list[Copy] = []
         self._waiting_for: Arrival | None = None
         self._waits_since_s = 0.0
 
     def drop_call(self) -> None:
-        if self._copy is not None and self._copy.open:
-            self._copy.drop()
+        for copy in self._copies:
+            if copy.open:
+                copy.drop()
 
     def random_key(self, salt: int) -> Array:
         which = () if self.collective_group is None else ("replica", self.rank)
@@ -97,26 +98,36 @@ class TakesPart(SimulatedTask):
 
     # -- copies between devices -----------------------------------------------------------------------------------
 
-    def _travel(self, source: str, target: str, size_bytes: int, what: str, then: Callable[[], OperationResult]) -> None:
-        """Copy the bytes of a variable from another device; then the operation goes on."""
-        began = self.clock.now
-        self.waits_for = f"variables from {source}"
+    def _travel(self, sizes: Mapping[tuple[str, str], int], what: str, then: Callable[[], OperationResult]) -> None:
+        """Copy the bytes of variables, side by side; when all have come, the operation goes on.
+
+        Args:
+            sizes: bytes by source and target.
+            what: the trace calls it.
+            then: goes on.
+        """
+        began, awaited = self.clock.now, f"variables from {', '.join(dict.fromkeys(source for source, _ in sizes))}"
+        left = len(sizes)
+        self.waits_for = awaited
 
         def ended(error: BaseException | None) -> None:
-            if self.step.over:
+            nonlocal left
+            left -= 1
+            if self.step.over or (left and error is None):
                 return
             try:
                 if error is not None:
                     raise error
-                self.note(what, what, began, self.processor.last, bytes=size_bytes)
+                self.note(what, what, began, self.processor.last, bytes=sum(sizes.values()))
                 result = then()
             except Exception as failure:
+                self.drop_call()
                 self.step.fail(failure)
                 return
             if result is not PENDING:
                 self.step.go(result)
 
-        self._copy = self.world.copy(source, target, size_bytes, f"variables from {source}", ended)
+        self._copies = [self.world.copy(*ends, size_bytes, awaited, ended) for ends, size_bytes in sizes.items()]
 
     # -- computing ------------------------------------------------------------------------------------------------
 

@@ -159,7 +159,7 @@ class WorkerReplica(TakesPart):
         """Copy what the worker has read to the device of this replica."""
         if not self.step.over:
             self._follows_call()
-            self._travel(self.task.name, self.device, size_bytes, "read", found)
+            self._travel({(self.task.name, self.device): size_bytes}, "read", found)
 
     # -- causes: the worker makes a call after what its devices have done, and they go on after it --------------------
 
@@ -192,7 +192,7 @@ class WorkerReplica(TakesPart):
         self._sends = None
         given = zip(op.parts, operands, strict=True)
         size_bytes = sum([own.size_bytes if isinstance(own, RowOperands) else part.size_bytes for part, own in given])
-        self._travel(self.device, self.task.name, size_bytes, "update", lambda: self._sent(op, operands))
+        self._travel({(self.device, self.task.name): size_bytes}, "update", lambda: self._sent(op, operands))
 
     def _sent(self, op: ApplyAll, operands: Sequence[Bundle | RowOperands]) -> Later:
         for replica in self.all_replicas:

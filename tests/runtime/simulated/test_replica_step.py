@@ -246,6 +246,16 @@ def test_a_central_variable_is_changed_once_for_all_replicas_which_wait_for_it(c
     assert (seconds["apply"], seconds["compute"]) == (pytest.approx(0.2, abs=1e-6), pytest.approx(0.2, abs=1e-6))
 
 
+def test_central_variables_are_read_side_by_side() -> None:
+    network = sd.hardware.Network(intra_host_bandwidth=1e4, intra_host_latency=0.5)
+    strategy = sd.CentralStorageStrategy(["gpu:0"], cluster=sd.Cluster({"worker": 1}, network=network, numerics="off"))
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(500, np.float32)), sd.Variable(np.ones(250, np.int32)), sd.Variable(np.ones(250, np.float32))]
+    strategy.run(sd.function(lambda: [variable.value * 2 for variable in variables]))
+    reads = strategy.engine.trace.spans.where(category="read")
+    assert [(span.duration_s, span.facts["bytes"]) for span in reads] == [(pytest.approx(0.5 + 4000 / 1e4), 4000)]
+
+
 @pytest.mark.parametrize("until_s", [0.05 + 0.08, 0.05 + 0.18])
 def test_all_replicas_wait_for_the_change_of_a_central_variable_that_a_pause_puts_off(until_s: float) -> None:
     def main() -> None:
