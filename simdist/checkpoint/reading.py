@@ -16,6 +16,7 @@ from simdist.checkpoint.disk_waits import wait_for_disks
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.writing import part_of_owner
 from simdist.runtime.base import Engine
+from simdist.runtime.delivery import Delivery
 from simdist.variables.variable import Variable
 
 __all__ = ["bring"]
@@ -49,21 +50,14 @@ def bring(mains: Mains, path: Path, size_bytes: int, variables: Sequence[Variabl
     )
     # Which values a part has is not written down: where it has room for all that its owner gets, these are taken to be there.
     has_own_values = bool(kept) and all(sent_bytes <= kept.get(holder, 0) for holder, sent_bytes in sent.items())
-    for reader, (_, read_bytes) in reads.items():
-        if reader != task and not (has_own_values and reader in kept):
-            _copy(engine, reader, task, path, read_bytes)
-    for holder, sent_bytes in sent.items():
-        if not has_own_values:
-            _copy(engine, task, holder, path, sent_bytes)
+    what, name = f"values of {path.name}", f"receive {path.name}"
+    coming = {reader: read_bytes for reader, (_, read_bytes) in reads.items() if reader != task and not (has_own_values and reader in kept)}
+    engine.deliver([Delivery(reader, task, read_bytes, name) for reader, read_bytes in coming.items()], what, "checkpoint")
+    going = {} if has_own_values else sent
+    engine.deliver([Delivery(task, holder, sent_bytes, name) for holder, sent_bytes in going.items()], what, "checkpoint")
 
 
 def _kept_by_owners(engine: Engine, path: Path) -> dict[str, int]:
     """The bytes of the parts that tasks have on their own disks, by task."""
     names = {task: part_of_owner(path, task) for task in engine.task_names}
     return {task: engine.disk(task).size_bytes(name) for task, name in names.items() if engine.disk(task).exists(name)}
-
-
-def _copy(engine: Engine, source: str, target: str, path: Path, size_bytes: int) -> None:
-    began_s = engine.now
-    engine.copy(source, target, size_bytes, f"values of {path.name}")
-    engine.waited(target, "checkpoint", f"receive {path.name}", began_s, size_bytes)

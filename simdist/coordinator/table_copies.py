@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simdist.runtime.delivery import Delivery
 from simdist.runtime.work import Worker, running_closure
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
@@ -20,9 +21,7 @@ def bring_tables(worker: Worker) -> None:
     if closure is None or not isinstance(closure.strategy, ParameterServerStrategy):
         return
     engine, here = closure.strategy.engine, worker.local.setdefault(TABLES, set[object]())
-    for table in closure.strategy.tables:
-        if table not in here:
-            began_s = engine.now
-            engine.copy(engine.chief, worker.name, table.size_bytes, f"the lookup table {table.name}")
-            here.add(table)
-            engine.waited(worker.name, "setup", f"table {table.name}", began_s, table.size_bytes)
+    missing = [table for table in closure.strategy.tables if table not in here]
+    deliveries = [Delivery(engine.chief, worker.name, table.size_bytes, f"table {table.name}") for table in missing]
+    engine.deliver(deliveries, f"the lookup tables of {engine.chief}", "setup")
+    here.update(missing)

@@ -20,6 +20,7 @@ from simdist.program.row_numbers import RowNumbers
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch, StepIterator
 from simdist.program.values import Bundle
+from simdist.runtime.delivery import Delivery
 from simdist.runtime.directories import Directories
 from simdist.runtime.linked import ApplyAll, CheckFinite, LinkedCollective, LinkedProgram, ReadGroups, ReadWithRows, RunKernel
 from simdist.runtime.linked_rows import RowOperands
@@ -197,16 +198,17 @@ class Engine(Protocol):
         """Latency in seconds and bandwidth in bytes/s between two tasks or devices."""
         ...
 
-    def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
-        """Copy bytes from one device to another; block until they have arrived.
+    def deliver(self, deliveries: Sequence[Delivery], what: str, category: str) -> None:
+        """Send bytes from devices to others, side by side; block until all have arrived, each of which is recorded on the target's lane.
+
+        Args:
+            deliveries: that are sent; there may be none.
+            what: is sent, in words.
+            category: of the records, after which comes what the calling program does next.
 
         Raises:
-            UnavailableError: one of the two died on the way.
+            UnavailableError: a source or target is down or died on the way; the others are given up.
         """
-        ...
-
-    def waited(self, device: str, category: str, name: str, began_s: float, size_bytes: int) -> None:
-        """Record what the calling program has waited for until now, on the lane of a device: what it does next comes after that."""
         ...
 
     def disk(self, task: str) -> TaskDisk:

@@ -14,6 +14,7 @@ from simdist.program.kernels import Kernel
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Bundle
+from simdist.runtime.delivery import Delivery
 from simdist.runtime.in_process.computing import arrays_of, call_kernel
 from simdist.runtime.in_process.disk import DiskHere
 from simdist.runtime.in_process.programs import InProcessDriver, TaskHere
@@ -140,11 +141,10 @@ class WithoutTime(InProcessDriver):
     def path_figures(self, source: str, target: str) -> tuple[float, float]:
         return self._wiring.figures(self._hosts.get(source, source), self._hosts.get(target, target))
 
-    def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
+    def deliver(self, deliveries: Sequence[Delivery], what: str, category: str) -> None:
         """All devices read the same arrays."""
-
-    def waited(self, device: str, category: str, name: str, began_s: float, size_bytes: int) -> None:
-        self.trace.span(device, category, name, began_s, self.now, bytes=size_bytes)
+        for one in deliveries:
+            self.trace.span(one.target, category, one.name, self.now, self.now, bytes=one.size_bytes)
 
     def disk(self, task: str) -> DiskHere:
         return self._disks.setdefault(self.process(task).name, DiskHere(self.tasks))

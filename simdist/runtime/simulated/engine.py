@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from simdist.hardware import Device, DiskModel, MemoryAccount, Network
 from simdist.ledger.sharded import JaxDevice
@@ -10,12 +11,14 @@ from simdist.program.arrays import Array, Arrays
 from simdist.program.scope import Scope
 from simdist.program.step_iterator import StepBatch
 from simdist.program.values import Bundle
+from simdist.runtime.delivery import Delivery
 from simdist.runtime.directories import Directories
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.membership import MemberDecision
 from simdist.runtime.replicas import Communication, Member
 from simdist.runtime.serving import ASYNCHRONOUS, Serving
 from simdist.runtime.simulated.callers import AwaitedPromise, calling_task
+from simdist.runtime.simulated.copies import Copy
 from simdist.runtime.simulated.forecast import closure_figures
 from simdist.runtime.simulated.joining import join
 from simdist.runtime.simulated.recoveries import present_versions
@@ -108,19 +111,29 @@ class SimulatedEngine:
         route = self.world.routes.between(source, target)
         return route.latency_s, min(link.bandwidth_bytes_per_s for link in route.links)
 
-    def copy(self, source: str, target: str, size_bytes: int, what: str) -> None:
-        gate = self.world.clock.gate()
-        copy = self.world.copy(source, target, size_bytes, what, lambda error: gate.open() if error is None else gate.fail(error))
-        try:
-            self.world.clock.wait(gate, what)
-        finally:
-            if copy.open:
-                copy.drop()
+    def deliver(self, deliveries: Sequence[Delivery], what: str, category: str) -> None:
+        began_s, processor, gate = self.now, calling_task(self.world.tasks).processor, self.world.clock.gate()
+        cause, records, copies = processor.last, list[int](), list[Copy]()
 
-    def waited(self, device: str, category: str, name: str, began_s: float, size_bytes: int) -> None:
-        processor = calling_task(self.world.tasks).processor
-        record = self.world.trace.span(device, category, name, began_s, self.now, cause=processor.last, bytes=size_bytes)
-        processor.last = record
+        def ended(one: Delivery, error: BaseException | None) -> None:
+            if error is None:
+                facts = {"cause": cause, "bytes": one.size_bytes}
+                records.append(self.trace.span(one.target, category, one.name, began_s, self.now, **facts))
+            if not gate.is_open and error is not None:
+                gate.fail(error)
+            elif len(records) == len(deliveries):
+                gate.open()
+
+        try:
+            for one in deliveries:
+                copies.append(self.world.copy(one.source, one.target, one.size_bytes, what, partial(ended, one)))
+            if copies:
+                self.world.clock.wait(gate, what)
+        finally:
+            for copy in copies:
+                if copy.open:
+                    copy.drop()
+        processor.last = max([processor.last, *records])
 
     def disk(self, task: str) -> SimulatedDisk:
         self.require_usable(f"The disk of {task} was needed")

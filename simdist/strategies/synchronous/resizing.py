@@ -16,6 +16,7 @@ import numpy as np
 
 from simdist.errors import UnavailableError
 from simdist.program.arrays import Array
+from simdist.runtime.delivery import Delivery
 from simdist.runtime.replicas import Member
 from simdist.strategies.synchronous.protocols import SteppingStrategy
 from simdist.variables.placement import Placement
@@ -143,9 +144,8 @@ def _copy_state(strategy: SteppingStrategy, source: str, member: Member) -> None
         raise UnavailableError(f"{source} has lost the variables that {member.device} was to get.")
     groups = [group for group in shared if member.device not in versions.devices_of(group.number)]
     size_bytes = sum(cell.aval.size_bytes for group in groups for cell in group.kept)
-    began = engine.now
-    engine.copy(source, member.device, size_bytes, f"variables for {member.device}")
-    engine.waited(member.device, "read", "variables of a survivor", began, size_bytes)
+    delivery = Delivery(source, member.device, size_bytes, "variables of a survivor")
+    engine.deliver([delivery], f"variables for {member.device}", "read")
     for group in groups:
         versions.lie_at(group.number, (*versions.devices_of(group.number), member.device))
         for cell in group.kept:

@@ -13,6 +13,7 @@ import pytest
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.scope import open_scopes
 from simdist.runtime.base import Engine
+from simdist.runtime.delivery import Delivery
 from simdist.runtime.membership import MemberDecision
 from tests.runtime.conformance.conftest import TASKS, WORKERS
 from tests.runtime.conformance.driver import POOLS, Driver, WorkerStep
@@ -107,9 +108,10 @@ def test_paths_have_a_latency_and_a_bandwidth(engine: Engine) -> None:
         assert latency_s >= 0 and bandwidth > 0
 
 
-def test_a_copy_comes_back_when_it_is_there(engine: Engine) -> None:
-    engine.copy("worker:0", "ps:0", 1000, "some bytes")
-    engine.copy("worker:0", "worker:0", 0, "nothing")
+def test_deliveries_are_over_when_all_have_come(engine: Engine) -> None:
+    engine.deliver([Delivery("worker:0", "ps:0", 1000, "some"), Delivery("worker:0", "worker:0", 0, "none")], "some bytes", "read")
+    spans = engine.trace.spans.where(category="read")
+    assert sorted((span.lane, span.name, span.facts["bytes"]) for span in spans) == [("ps:0", "some", 1000), ("worker:0", "none", 0)]
 
 
 def test_a_task_that_is_not_there_is_refused_with_those_that_are(engine: Engine) -> None:
