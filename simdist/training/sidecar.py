@@ -3,7 +3,7 @@
 The two share a directory, and nothing else: no step of the training waits, and the evaluator may skip files where the training is faster.
 It looks for new ones from time to time, in virtual seconds. One that has crashed goes on with the newest when it is started again.
 
-Not simulated: how long it takes to read a file of Keras. Reading a checkpoint takes the time of the evaluator's disk.
+Reading a file or a checkpoint takes the time of the evaluator's disk, where the model was made in the scope of a strategy.
 
 Source: the side-car evaluation of TensorFlow's guide to parameter servers; its `SidecarEvaluator`.
 

@@ -81,14 +81,3 @@ def test_weights_that_lie_on_another_disk_travel_to_the_program_first() -> None:
             times[task] = cluster.now - began_s
     assert times[None] == pytest.approx(SIZE_BYTES / FAST + copied_s(SIZE_BYTES))
     assert times["worker:0"] == pytest.approx(SIZE_BYTES / SLOW + 2 * copied_s(SIZE_BYTES))
-
-
-def test_values_of_several_servers_are_sent_side_by_side() -> None:
-    with cluster_of({"worker": 1, "ps": 4}) as cluster:
-        with sd.ParameterServerStrategy(cluster).scope():
-            variables = [sd.Variable(np.ones(1000 * (1 + number), np.float32)) for number in range(4)]
-        checkpoint = sd.Checkpoint(**{f"v{number}": variable for number, variable in enumerate(variables)})
-        path = checkpoint.save(cluster.directory("saved") + "/ckpt")
-        began_s = cluster.now
-        checkpoint.restore(path)
-        assert cluster.now - began_s == pytest.approx((SIZE_BYTES + 4) / FAST + copied_s(SIZE_BYTES))
