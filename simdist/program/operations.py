@@ -351,6 +351,7 @@ class Program:
         global_sizes: what its replica takes for the number of examples of all replicas, in order.
         rank: the only replica that it is for; None where it is the same for all of its kind.
         ended: the iterators of which it was traced to the end, as in a loop over one: it takes all batches that there are.
+        looped: the iterators that its code loops over: a loop ends with them, also one that was left before that when it was traced.
         counts: whether a task that has run it has taken one step more; False where a strategy does something for itself.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """
@@ -364,6 +365,7 @@ class Program:
     global_sizes: tuple[GlobalSize, ...] = ()
     rank: int | None = None
     ended: frozenset[int] = frozenset()
+    looped: frozenset[int] = frozenset()
     counts: bool = True
 
     @cached_property

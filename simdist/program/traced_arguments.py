@@ -31,6 +31,7 @@ class TracedIterator:
 
     def __iter__(self) -> TracedIterator:
         self._in_loop = True
+        self.tracer.looped.add(self.number)
         return self
 
     def __next__(self) -> Tree:

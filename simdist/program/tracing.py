@@ -81,6 +81,7 @@ class Tracer(TracedReplica):
         self.markers: list[Marker] = []
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
+        self.looped: set[int] = set()
         self.structures: dict[tuple[int, int], TreeStructure] = {}  # of the batches of each iterator, in order
         self.overlays: list[Overlay] = []
         self.seeds: dict[Reference, jax.Array] = {}

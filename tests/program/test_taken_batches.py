@@ -19,10 +19,10 @@ LENGTHS = (11, 4, 20, 0, 11, 12)
 
 
 class Traced:
-    """A program that was traced for batches of two rows; `ended`: to the end of these iterators."""
+    """A program that was traced for batches of two rows; `ended`: to the end of these iterators, and `looped`: in loops over these."""
 
-    def __init__(self, *signatures: tuple[int, Any], ended: frozenset[int] = frozenset()) -> None:
-        self.signatures, self.ended = signatures, ended
+    def __init__(self, *signatures: tuple[int, Any], ended: frozenset[int] = frozenset(), looped: frozenset[int] = frozenset()) -> None:
+        self.signatures, self.ended, self.looped = signatures, ended, looped
 
 
 def test_a_program_fits_where_each_next_batch_has_its_signature() -> None:
@@ -39,6 +39,7 @@ def test_a_step_that_takes_more_batches_than_there_are_ends_the_iterator() -> No
     signature = call.iterators[0].peek(0).signature
     with pytest.raises(StopIteration):
         fits(Traced((0, signature), (0, signature)), call)  # type: ignore[arg-type]
+    assert not fits(Traced((0, signature), (0, signature), looped=frozenset([0])), call)  # type: ignore[arg-type]
 
 
 def test_a_program_of_all_batches_fits_where_exactly_as_many_are_left() -> None:
@@ -77,6 +78,17 @@ def test_a_loop_over_an_iterator_takes_all_its_batches_however_many_there_are() 
         assert float(step(iterator)) == sum(range(4, 12))
         assert float(step(iterator)) == 0.0
     assert found == sums(LENGTHS)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_loop_that_is_left_after_some_batches_ends_where_there_are_fewer(replicas: int) -> None:
+    strategy = sd.MirroredStrategy(replicas)
+    step = sd.function(lambda iterator: total(islice(iterator, 3)))
+    with strategy.scope():
+        for length in (20, 12, 4):
+            iterator = iter(strategy.distribute_dataset(Dataset.range(length).batch(2)))
+            expected = [float(sum(range(first, min(first + 6, length)))) for first in range(0, 24, 6)]
+            assert [float(step(iterator)) for _ in range(4)] == expected
 
 
 @pytest.mark.parametrize("engine", [{}, {"engine": "in_process", "isolated": True}])
