@@ -177,7 +177,11 @@ class StepFunction:
             tracer.has_duration = self.seconds is not None
             tracer.may_be_traced_again = True
             program = self._program_of(tracer, call, has_example)
-            return replace(program, ended=frozenset(batches.ended), looped=frozenset(tracer.looped)) if tracer.looped | batches.ended else program
+            return (
+                replace(program, ended=frozenset(batches.ended), looped=frozenset(tracer.looped))
+                if tracer.looped | batches.ended
+                else program
+            )
 
         while True:
             self.traces += 1

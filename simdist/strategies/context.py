@@ -174,6 +174,13 @@ def across_replicas() -> Iterator[None]:
 
 
 @contextmanager
+def of_each_copy() -> Iterator[None]:
+    """Code inside reads and changes the copy of each replica by itself, though no replica called it."""
+    with _side(None, True):
+        yield
+
+
+@contextmanager
 def _side(entry: ReplicaContext | None, in_replica: bool) -> Iterator[None]:
     contexts = _replicas.get()
     tracer = active_tracer()

@@ -87,6 +87,9 @@ class StrategyExtended(WithAbsentNames):
     ) -> Any:
         """Call ``fn(variable, *args)`` for each copy of a variable; a `PerReplica` argument is unpacked.
 
+        Of an ON_READ variable the function reads and changes the copy alone. Where that is a SUM, and no argument is a `PerReplica`, it
+        reads and assigns the sum.
+
         Args:
             var: whose copies change.
             fn: what to do with each; may assign to the variable.

@@ -53,3 +53,24 @@ def test_the_only_copy_of_a_variable_has_no_values_of_replicas(way: Callable[...
     assert float(v.numpy()) == 1.0
     way(strategy, v, strategy.reduce("sum", values, axis=None))
     assert float(v.numpy()) == 1.0 + sum(VALUES)
+
+
+@pytest.mark.parametrize("in_a_step", [False, True])
+@pytest.mark.parametrize("aggregation", ["none", "mean", "only_first_replica", "sum"])
+def test_of_copies_that_each_replica_has_for_itself_the_function_reads_and_changes_one(aggregation: str, in_a_step: bool) -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        v = sd.Variable(0.0, name="v", synchronization=sd.VariableSynchronization.ON_READ, aggregation=aggregation)  # pyright: ignore
+    given = sd.PerReplica(VALUES)
+
+    def update(change: Callable[..., Any], *values: Any) -> list[float]:
+        call = lambda *values: strategy.extended.update(v, change, args=values, group=False)  # noqa: E731
+        results = sd.function(call)(*values) if in_a_step else call(*values)
+        assert results is None or strategy.local_results(results) == strategy.local_results(v)
+        return [float(value) for value in strategy.local_results(v)]
+
+    assert update(lambda copy, x: copy.assign(x), given) == VALUES
+    assert update(lambda copy, x: copy.assign_add(x), given) == [6.0, 14.0]
+    assert update(lambda copy, x: (copy.assign(copy.value - x), copy.value)[1], given) == VALUES
+    halves = update(lambda copy: copy.assign(copy.value / 2.0))
+    assert halves == ([sum(VALUES) / 4.0] * 2 if aggregation == "sum" else [value / 2.0 for value in VALUES])

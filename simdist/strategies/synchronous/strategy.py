@@ -15,7 +15,7 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TypeVar
 
@@ -43,6 +43,7 @@ from simdist.strategies.synchronous.replica_arguments import ReplicaArguments
 from simdist.strategies.synchronous.replicas import DrivenReplicas
 from simdist.strategies.synchronous.replicated import ReplicatedStrategy
 from simdist.strategies.synchronous.step_programs import StepPrograms
+from simdist.variables.aggregation import VariableSynchronization, is_sum_of_replicas
 from simdist.variables.gradient_sum import GradientPolicy
 from simdist.variables.placement import Placement
 from simdist.variables.variable import Variable
@@ -167,10 +168,14 @@ class SynchronousStrategy(ReplicatedStrategy):
         """See `StrategyExtended.update`."""
         if active_tracer() is None:
             return self.eagerly(lambda: self.update_copies(variable, fn, args, kwargs, group), "update")
-        if has_values_of_replicas((args, kwargs)):
+        has_own_values = has_values_of_replicas((args, kwargs))
+        if has_own_values:
             self.require_copies(variable)
             self.separate(variable)
-        result = fn(variable, *self._arguments_here(args), **self._arguments_here(kwargs))
+        # Of one value for all replicas, a sum over them gets its share at each: what is assigned is the whole.
+        by_copy = variable.synchronization is VariableSynchronization.ON_READ and (has_own_values or not is_sum_of_replicas(variable))
+        with context.of_each_copy() if by_copy else nullcontext():
+            result = fn(variable, *self._arguments_here(args), **self._arguments_here(kwargs))
         return None if group or result is None else spread(result)
 
     def bytes_of_all(self, data: bytes) -> list[bytes]:
