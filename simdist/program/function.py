@@ -177,11 +177,10 @@ class StepFunction:
             tracer.has_duration = self.seconds is not None
             tracer.may_be_traced_again = True
             program = self._program_of(tracer, call, has_example)
-            return (
-                replace(program, ended=frozenset(batches.ended), looped=frozenset(tracer.looped))
-                if tracer.looped | batches.ended
-                else program
-            )
+            if not (tracer.looped or batches.ended or tracer.common_reads):
+                return program
+            taken = {"ended": frozenset(batches.ended), "looped": frozenset(tracer.looped)}
+            return replace(program, **taken, common_reads=frozenset(tracer.common_reads))
 
         while True:
             self.traces += 1

@@ -352,6 +352,7 @@ class Program:
         rank: the only replica that it is for; None where it is the same for all of its kind.
         ended: the iterators of which it was traced to the end, as in a loop over one: it takes all batches that there are.
         looped: the iterators that its code loops over: a loop ends with them, also one that was left before that when it was traced.
+        common_reads: variables that it reads across the replicas as one value: their copies could not differ when it was traced.
         counts: whether a task that has run it has taken one step more; False where a strategy does something for itself.
         signatures: for each `Next`, the signature of the batch that it was traced with.
     """
@@ -366,7 +367,13 @@ class Program:
     rank: int | None = None
     ended: frozenset[int] = frozenset()
     looped: frozenset[int] = frozenset()
+    common_reads: frozenset[Reference] = frozenset()
     counts: bool = True
+
+    @property
+    def reads_differing_copies(self) -> bool:
+        """Whether replicas have values of their own by now of what it reads across them as one value."""
+        return any(read.deref().has_differing_copies for read in self.common_reads)
 
     @cached_property
     def signatures(self) -> tuple[tuple[int, BatchSignature], ...]:

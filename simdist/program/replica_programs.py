@@ -105,6 +105,8 @@ class ReplicaPrograms:
                     raise
                 shared, known_operands = known, operands if is_uneven else known_operands
                 continue
+            if any(program.reads_differing_copies for program in programs):
+                continue  # a replica has assigned a value of its own to what others had read as one for all
             fallback = options.fallback() if options is not None and _differ_in_tables(programs) else None
             if fallback is not None:
                 # One replica looks up so many rows that it would send the table, another so few, or none, that it would send rows.

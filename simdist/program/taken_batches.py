@@ -41,6 +41,8 @@ def fits(program: Program, call: BoundCall) -> bool:
     Raises:
         StopIteration: an iterator that the step does not loop over has not enough elements left for one step.
     """
+    if program.reads_differing_copies:
+        return False
     taken: dict[int, int] = {}
     for iterator, signature in program.signatures:
         position = taken.get(iterator, 0)
@@ -55,7 +57,7 @@ def fits(program: Program, call: BoundCall) -> bool:
 def fits_at_once(program: Program, call: BoundCall) -> bool:
     """Whether the program fits the next batches, if this is known without running code of a user's pipeline; else False."""
     signatures = program.signatures
-    if program.ended:
+    if program.ended or (program.common_reads and program.reads_differing_copies):
         return False
     if len(signatures) == 1:
         ((iterator, signature),) = signatures

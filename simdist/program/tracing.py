@@ -63,6 +63,7 @@ class Tracer(TracedReplica):
         has_duration: whether the user has declared how long the step computes.
         whole_tables: variables of which rows are looked up, though their gradients never travel as rows.
         lookup_counts: how many rows of a variable were looked up since its gradients were last added.
+        common_reads: variables that code across the replicas has read while their copies were equal.
         has_values: whether the step is no trace but a run, with values.
         may_be_traced_again: whether `TracedAgain` ends the trace, and begins it anew.
     """
@@ -82,6 +83,7 @@ class Tracer(TracedReplica):
         self.batch_of = batch_of
         self.taken: dict[int, int] = {}
         self.looped: set[int] = set()
+        self.common_reads: set[Reference] = set()
         self.structures: dict[tuple[int, int], TreeStructure] = {}  # of the batches of each iterator, in order
         self.overlays: list[Overlay] = []
         self.seeds: dict[Reference, jax.Array] = {}

@@ -39,6 +39,8 @@ __all__ = [
     "combined_read",
     "is_sum_of_replicas",
     "mean_of_replicas",
+    "no_first_replica",
+    "of_first_replica",
     "replica_write",
     "synchronization_of",
 ]
@@ -158,7 +160,7 @@ def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand
             variable.separate()
             return operand
         case VariableAggregation.ONLY_FIRST_REPLICA:
-            return tracer.collective("broadcast", [operand], label=variable.name)[0]
+            return of_first_replica(tracer, operand, variable.name)
         case VariableAggregation.MEAN if tracer.row_weight != 1.0 and variable.synchronization is not VariableSynchronization.ON_READ:
             weighed = operand * tracer.row_weight if tracer.row_weight else jnp.zeros_like(operand)
             return _combined(tracer, VariableAggregation.MEAN, weighed.astype(operand.dtype), variable.name)
@@ -192,8 +194,13 @@ def combined_read(tracer: ReplicaTrace, variable: Aggregated, local_value: jax.A
     if variable.aggregation is VariableAggregation.NONE:
         raise no_combination(variable)
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-        return tracer.collective("broadcast", [local_value], label=variable.name)[0]
+        return of_first_replica(tracer, local_value, variable.name)
     return _combined(tracer, variable.aggregation, local_value, variable.name)
+
+
+def of_first_replica(tracer: ReplicaTrace, local_value: jax.Array, label: str) -> jax.Array:
+    """What the first replica has, where this one has `local_value`."""
+    return tracer.collective("broadcast", [local_value], label=label)[0]
 
 
 def mean_of_replicas(tracer: ReplicaTrace, local_value: jax.Array, label: str) -> jax.Array:
@@ -243,4 +250,13 @@ def no_combination(variable: Aggregated) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"{variable.name} has synchronization ON_READ and aggregation NONE: each replica has a value of its own. Read it inside "
         "strategy.run, look at strategy.local_results(variable), or give it aggregation SUM, MEAN or ONLY_FIRST_REPLICA."
+    )
+
+
+def no_first_replica(variable: Aggregated) -> InvalidArgumentError:
+    """The error for a read across the replicas of one of several mains, in a step, where the copies differ."""
+    return InvalidArgumentError(
+        f"Replicas have assigned values of their own to {variable.name}, and code across the replicas of this main was about to read it in a "
+        "step, which all mains take together: they would have to agree on one of the copies. Read it inside strategy.run, or outside of the "
+        "step, or give the variable aggregation=MEAN."
     )

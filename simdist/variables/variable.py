@@ -31,6 +31,8 @@ from simdist.variables.aggregation import (
     changes_apart,
     combined_read,
     mean_of_replicas,
+    no_first_replica,
+    of_first_replica,
     replica_write,
     synchronization_of,
 )
@@ -138,8 +140,14 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
             return value
         if self.synchronization is VariableSynchronization.ON_READ:
             return combined_read(tracer, self, value)
-        is_mean = self.placement.is_mean_of_replicas and jnp.issubdtype(self.dtype, jnp.inexact)
-        return mean_of_replicas(tracer, value, self.name) if is_mean else value
+        if not self.has_differing_copies:
+            tracer.common_reads.add(self.ref())
+            return value
+        if self.placement.is_mean_of_replicas:
+            return mean_of_replicas(tracer, value, self.name) if jnp.issubdtype(self.dtype, jnp.inexact) else value
+        if len(self.placement.cells) < tracer.num_replicas:
+            raise no_first_replica(self)
+        return of_first_replica(tracer, value, self.name)
 
     def numpy(self) -> HostArray:
         """The present value as a numpy array. Takes no virtual time."""
@@ -160,7 +168,13 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
         self._update("add", delta)
 
     def assign_sub(self, delta: ArrayLike) -> None:
-        """Subtract from the value, on the tasks that hold it."""
+        """Subtract from the value, on the tasks that hold it.
+
+        Raises:
+            InvalidArgumentError: of a variable of bool; or as `assign_add` does.
+        """
+        if self.dtype == "bool":
+            raise InvalidArgumentError(f"Nothing can be subtracted from {self.name}, which is of bool. Assign what it is to become.")
         self._require_sensible("subtract", delta)
         self._update("add", jnp.negative(canonical(delta, self.name, self.dtype)))
 

@@ -21,6 +21,8 @@ LENGTHS = (11, 4, 20, 0, 11, 12)
 class Traced:
     """A program that was traced for batches of two rows; `ended`: to the end of these iterators, and `looped`: in loops over these."""
 
+    common_reads, reads_differing_copies = frozenset[Any](), False
+
     def __init__(self, *signatures: tuple[int, Any], ended: frozenset[int] = frozenset(), looped: frozenset[int] = frozenset()) -> None:
         self.signatures, self.ended, self.looped = signatures, ended, looped
 

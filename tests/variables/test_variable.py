@@ -37,3 +37,10 @@ def test_a_numpy_array_of_a_variable_is_a_copy_where_numpy_makes_copies(make: Ca
     assert np.asarray(v, copy=False).tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match="copy"):
         np.asarray(v, np.float64, copy=False)
+
+
+def test_nothing_is_subtracted_from_a_variable_of_bool() -> None:
+    v = sd.Variable(np.array([True, False]))
+    with pytest.raises(sd.errors.InvalidArgumentError, match="of bool"):
+        v.assign_sub(np.array([True, True]))
+    assert v.numpy().tolist() == [True, False]

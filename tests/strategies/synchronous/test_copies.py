@@ -63,3 +63,67 @@ def test_a_sum_of_replicas_begins_with_its_initial_value_in_mains_as_in_a_notebo
     after_a_step = first + 2 * devices
     assert list(run.results.values()) == [[first, after_a_step, after_a_step]] * 2
     assert summed(sd.MirroredStrategy(2 * devices)) == [first, after_a_step, after_a_step]
+
+
+def rank() -> int:
+    context = sd.get_replica_context()
+    assert context is not None
+    return context.replica_id_in_sync_group
+
+
+def numbers(values: Any) -> list[float]:
+    return [float(value) for value in values]
+
+
+def test_code_across_the_replicas_reads_the_copy_of_the_first_also_in_a_step_that_was_traced_when_all_were_equal() -> None:
+    strategy = sd.MirroredStrategy(devices=2)
+    with strategy.scope():
+        v = sd.Variable(1.0)
+
+    def assign_differently() -> None:
+        strategy.run(lambda: v.assign(1.0 + 10 * rank()))
+
+    double = sd.function(lambda: v.assign(v.value * 2))
+    with_rank = sd.function(lambda: strategy.run(lambda x: x + rank(), args=(v.value,)))
+    double()
+    assert numbers(strategy.local_results(with_rank())) == [2.0, 3.0]
+    assign_differently()
+    assert numbers(strategy.local_results(with_rank())) == [1.0, 2.0]
+    double()
+    assert numbers(strategy.local_results(v)) == [2.0, 2.0]
+
+
+def test_a_step_may_read_as_one_what_its_replicas_then_assign_differently() -> None:
+    strategy = sd.MirroredStrategy(devices=2)
+    with strategy.scope():
+        v = sd.Variable(0.0)
+
+    @sd.function
+    def step() -> Any:
+        v.assign(v.value + 1)
+        strategy.run(lambda: v.assign(v.value + 10 * rank()))
+        return v.value
+
+    assert [float(step()) for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert numbers(strategy.local_results(v)) == [3.0, 13.0]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_main_reads_its_own_copy_across_the_replicas_where_it_has_one_alone(devices: int) -> None:
+    def main() -> list[float]:
+        strategy = sd.MultiWorkerMirroredStrategy(devices_per_worker=devices)
+        with strategy.scope():
+            v = sd.Variable(1.0)
+        strategy.run(lambda: v.assign(1.0 + 10 * rank()))
+        double = sd.function(lambda: v.assign(v.value * 2))
+        if devices > 1:
+            with pytest.raises(sd.errors.InvalidArgumentError, match="agree on one of the copies"):
+                double()
+        else:
+            double()
+        return numbers(strategy.local_results(v))
+
+    with sd.Cluster({"worker": 2}) as cluster:
+        run = cluster.launch(main)
+        run.join()
+    assert [*run.results.values()] == ([[2.0], [22.0]] if devices == 1 else [[1.0, 11.0], [21.0, 31.0]])
