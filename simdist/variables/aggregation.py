@@ -256,7 +256,7 @@ def no_combination(variable: Aggregated) -> InvalidArgumentError:
 def no_first_replica(variable: Aggregated) -> InvalidArgumentError:
     """The error for a read across the replicas of one of several mains, in a step, where the copies differ."""
     return InvalidArgumentError(
-        f"Replicas have assigned values of their own to {variable.name}, and code across the replicas of this main was about to read it in a "
-        "step, which all mains take together: they would have to agree on one of the copies. Read it inside strategy.run, or outside of the "
-        "step, or give the variable aggregation=MEAN."
+        f"Replicas have assigned values of their own to {variable.name}, and code across the replicas of this main was about to read it in "
+        "a step, which all mains take together: they would have to agree on one of the copies. Read it inside strategy.run, or outside of "
+        "the step, or give the variable aggregation=MEAN."
     )
