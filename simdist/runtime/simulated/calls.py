@@ -79,6 +79,11 @@ class ServerCall:
         return self
 
     @property
+    def touched(self) -> list[int]:
+        """The groups that are read, or the one that is changed."""
+        return [group for group, _ in self.groups] if self.update is None else [self.update.group]
+
+    @property
     def loaded(self) -> Leg:
         """The leg that has the bytes."""
         return self.back if self.there.is_word else self.there

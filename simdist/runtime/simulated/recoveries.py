@@ -55,8 +55,8 @@ def present_versions(world: World, groups: Sequence[int]) -> list[Bundle]:
                     f"{task} has crashed, and does not have its variables back yet; to read or assign one takes no time in which they "
                     "could come. Let time pass and look again: sd.sleep(seconds), or schedule a step that uses them, and join."
                 ) from None
-            if recovery is not None and recovery.is_lost and str(error).startswith(f"{task} "):
-                raise UnavailableError(f"{error} {recovery.why_lost()}") from None
+            if recovery is not None and recovery.reason and str(error).startswith(f"{task} "):
+                raise UnavailableError(f"{error} {recovery.reason}") from None
         raise
 
 

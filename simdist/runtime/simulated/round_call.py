@@ -108,10 +108,10 @@ class ApplyingRound:
     def unanswered(self, call: Call, error: BaseException) -> None:
         """One has not answered: it is called again, unless what it held is lost."""
         servers, pause_s = call.plan.servers, None
-        if isinstance(error, TimedOutError) or (isinstance(error, UnavailableError) and self.served.comes_back(servers)):
+        if isinstance(error, TimedOutError) or (isinstance(error, UnavailableError) and self.served.comes_back(call.plan.parts)):
             pause_s = self.served.repeats_after_s(servers, self._began_s, self.world.now, REPEAT_S)
         if pause_s is None:
-            self._end(self.served.explained(error, servers))
+            self._end(self.served.explained(error, call.plan.parts))
         else:
             self.world.clock.after(pause_s, self._call)
 

@@ -9,7 +9,7 @@ from simdist.errors import UnavailableError
 from simdist.program.values import Bundle
 from simdist.runtime.linked import Apply
 from simdist.runtime.serving import Serving, Ticket
-from simdist.runtime.simulated.calls import REPEAT_FOR_S
+from simdist.runtime.simulated.calls import REPEAT_FOR_S, ServerCall
 from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.remembered import Remembered
 from simdist.runtime.simulated.rounds import Committer, RoundServer
@@ -97,11 +97,11 @@ class Served:
         recoveries = [server.recovery for server in self.servers if server.recovery is not None]
         return any(not recovery.is_serving and not recovery.is_lost for recovery in recoveries)
 
-    def comes_back(self, tasks: Iterable[Task]) -> bool:
-        """Whether calls to these servers may be repeated: what they hold is not lost."""
+    def comes_back(self, parts: Iterable[ServerCall]) -> bool:
+        """Whether a call with these parts may be repeated: what it reads or changes is not lost."""
         if self.serving.recovery == "raise":
             return False
-        return not self._lost(tasks)
+        return not self._lost(parts)
 
     def repeats_after_s(self, tasks: Iterable[Task], began_s: float, now: float, pause_s: float) -> float | None:
         """Seconds until a call is repeated that was not answered; None: never.
@@ -124,16 +124,17 @@ class Served:
         away = [recovery for server in self.servers if (recovery := server.recovery) is not None and not recovery.is_serving]
         return any(recovery.task.alive and recovery.task in tasks for recovery in away)
 
-    def explained(self, error: BaseException, tasks: Iterable[Task]) -> BaseException:
-        """The error of a call to these servers, which says why one of them cannot come back with what it held."""
-        lost = [] if self.serving.recovery == "raise" or type(error) is not UnavailableError else self._lost(tasks)
+    def explained(self, error: BaseException, parts: Iterable[ServerCall]) -> BaseException:
+        """The error of a call with these parts, which says why a server cannot come back with what it held."""
+        lost = [] if self.serving.recovery == "raise" or type(error) is not UnavailableError else self._lost(parts)
         if not lost:
             return error
         text = str(error)
         named = next((recovery for recovery in lost if text.startswith(f"{recovery.task.name} ")), lost[0])
-        return UnavailableError(f"{text} {named.why_lost()}")
+        return UnavailableError(f"{text} {named.reason or named.why_lost()}")
 
-    def _lost(self, tasks: Iterable[Task]) -> list[ServerRecovery]:
-        asked = {task.name for task in tasks}
-        recoveries = [server.recovery for server in self.servers if server.task.name in asked]
-        return [recovery for recovery in recoveries if recovery is not None and recovery.is_lost]
+    def _lost(self, parts: Iterable[ServerCall]) -> list[ServerRecovery]:
+        """The servers that cannot answer their parts any more."""
+        recoveries = {server.task.name: server.recovery for server in self.servers}
+        asked = [(recoveries.get(part.there.target.name), part.touched) for part in parts]
+        return [recovery for recovery, groups in asked if recovery is not None and recovery.has_lost(groups)]

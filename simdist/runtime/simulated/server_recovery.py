@@ -72,7 +72,8 @@ class ServerRecovery(ABC):
 
     Attributes:
         is_serving: whether it holds what it should.
-        is_lost: whether what it held is gone for good.
+        is_lost: whether what it held when it died last is gone for good.
+        reason: why something was lost, as `why_lost` said then; empty where nothing was.
     """
 
     def __init__(self, task: Task, clock: Clock, trace: Trace, states: GroupStates, forget: Callable[[], None]) -> None:
@@ -83,6 +84,7 @@ class ServerRecovery(ABC):
         self.forget = forget
         self.is_serving = True
         self.is_lost = False
+        self.reason = ""
         self.kept: Held = {}
         self._rollbacks: list[Rollback] = []  # of what is being brought back
         self._reserved: dict[str, int] = {}  # the memory for what is being brought back, by cell
@@ -122,14 +124,26 @@ class ServerRecovery(ABC):
                 saved = None if self.is_lost else {}
             self.is_lost, self.kept = saved is None, self._rolled_back(saved or {}, held)
             if saved is None:
+                self._note_reason(held)
                 self.forget()
 
     def lose(self) -> None:
         """What was kept is gone while the server is away; one that held nothing has lost nothing."""
+        self._note_reason(self.kept)
         self.is_lost, self.kept, self._rollbacks = self.is_lost or bool(self.kept), {}, []
         self._give_up_reserved()
         self.is_serving = self.task.alive
         self.forget()
+
+    def _note_reason(self, lost: Held) -> None:
+        if lost:
+            self.reason = self.why_lost()
+
+    def has_lost(self, groups: Sequence[int]) -> bool:
+        """Whether one of these groups is gone for good: others may have been made since, which are kept. Without groups: whether any is."""
+        if not (groups and self.is_serving and self.task.alive):
+            return self.is_lost
+        return any([self.states.bundles[self.states.joint(group)] is None for group in groups])
 
     def started(self, task: Task) -> None:
         """The server's process has been started again."""

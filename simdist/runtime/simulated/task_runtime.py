@@ -202,10 +202,10 @@ class SimulatedTask:
     def unanswered(self, call: Call, error: BaseException) -> None:
         """A call has failed, and the step with it, unless its servers will be back."""
         errand, servers, pause_s = self.errand, call.plan.servers, None
-        if errand is not None and isinstance(error, (UnavailableError, TimedOutError)) and errand.served.comes_back(servers):
+        if errand is not None and isinstance(error, (UnavailableError, TimedOutError)) and errand.served.comes_back(call.plan.parts):
             pause_s = errand.served.repeats_after_s(servers, self._began_s, self.clock.now, REPEAT_S)
         if pause_s is None:
-            self.step.fail(error if errand is None else errand.served.explained(error, servers))
+            self.step.fail(error if errand is None else errand.served.explained(error, call.plan.parts))
         else:
             self.waits_for = "parameter servers to be back"
             assert isinstance(call, (Reading, Pushing))

@@ -291,8 +291,9 @@ def test_a_server_without_variables_loses_none(recovery: Any, mode: Any) -> None
     assert [number.numpy().tolist() for number in numbers] == [[20.0, 20.0]] * 2
 
 
+@pytest.mark.parametrize("is_built_again", [False, True])
 @pytest.mark.parametrize("recovery", ["replica", "checkpoint"])
-def test_what_is_lost_stays_lost_when_its_server_dies_again(recovery: Any) -> None:
+def test_what_is_lost_stays_lost_when_its_server_dies_again(recovery: Any, is_built_again: bool) -> None:
     cluster = sd.Cluster({"worker": 1, "ps": 2})
     strategy = sd.ParameterServerStrategy(cluster, recovery=recovery)
     with strategy.scope():
@@ -300,8 +301,14 @@ def test_what_is_lost_stays_lost_when_its_server_dies_again(recovery: Any) -> No
     coordinator = sd.ClusterCoordinator(strategy)
     for server in ("ps:0", "ps:1"):
         cluster.faults.lose_host(server, at=1.0, restart_after=0.5)
-    cluster.faults.crash("ps:0", at=100.0, restart_after=5.0)  # by then ps:1 has a copy of nothing
-    sd.sleep(101.0, cluster)
+    cluster.faults.crash("ps:0", at=100.0, restart_after=5.0)  # by then ps:1 has a copy of nothing, or of the new variables
+    sd.sleep(50.0, cluster)
+    with strategy.scope():
+        new = [sd.Variable(0.0) for _ in range(2 * is_built_again)]
+    sd.sleep(51.0, cluster)
+    coordinator.schedule(sd.function(lambda: [variable.assign_add(1.0) for variable in new]))
+    coordinator.join()
+    assert [float(variable) for variable in new] == [1.0] * len(new)
     coordinator.schedule(sd.function(lambda: number.assign_add(1.0)))
     with pytest.raises(UnavailableError, match=r"The copy of ps:0 .* was lost too|on a disk that was lost with its machine"):
         coordinator.join()
