@@ -43,7 +43,7 @@ def note_names(fn: object) -> None:
     """Note what a function that was given takes from around it, until it is first called."""
     function = _function_of(fn)
     if function is not None and function not in _noted:
-        _noted[function] = tuple(_names_of(function, {function}))
+        _noted[function] = tuple(_names_of(function))
 
 
 def warn_of_changed_names(fn: object, given_to: str) -> None:
@@ -57,15 +57,20 @@ def warn_of_changed_names(fn: object, given_to: str) -> None:
         UserWarning: a name stands for something else.
     """
     function = _function_of(fn)
+    present: dict[FunctionType, dict[str, object]] = {}
     for read in () if function is None else _noted.pop(function, ()):
         reader = read.reader()
-        now = () if reader is None else [value for name, value in _values(reader) if name == read.name]
-        if now and _differs(read.value, now[0]):
+        if reader is None:
+            continue
+        if reader not in present:
+            present[reader] = dict(_values(reader))
+        now = present[reader]
+        if read.name in now and _differs(read.value, now[read.name]):
             before = "another object" if isinstance(read.value, weakref.ref) else shown(read.value)
             warnings.warn(
                 f"{name_of_function(fn, 'a function')} takes {read.name} from around it, which was {before} when the function was given "
-                f"to {given_to}, and is {shown(now[0])} now that it is first called: it takes the present one, and TensorFlow the one "
-                f"before. Bind it, as in lambda x, {read.name}={read.name}: ..., or give it as an argument.",
+                f"to {given_to}, and is {shown(now[read.name])} now that it is first called: it takes the present one, and TensorFlow the "
+                f"one before. Bind it, as in lambda x, {read.name}={read.name}: ..., or give it as an argument.",
                 stacklevel=3,
             )
 
@@ -75,35 +80,48 @@ def _function_of(fn: object) -> FunctionType | None:
     return function if isinstance(function, FunctionType) else None
 
 
-def _names_of(function: FunctionType, known: set[FunctionType]) -> Iterator[NameRead]:
-    """The names that a function reads, and those of functions of its module that it calls by such a name."""
-    reader = weakref.ref(function)
-    for name, value in _values(function):
-        if isinstance(value, PLAIN):
-            yield NameRead(name, reader, cast("Plain", value))
-        elif type(value).__weakrefoffset__:
-            yield NameRead(name, reader, weakref.ref(value))
-        if isinstance(value, FunctionType) and value.__globals__ is function.__globals__ and value not in known:
-            known.add(value)
-            yield from _names_of(value, known)
+def _names_of(function: FunctionType) -> list[NameRead]:
+    """The names that a function reads, and those of functions that it calls by such a name; none that one of them assigns.
+
+    Functions of other modules are left out, save for those in its closure, as of one that a decorator was given.
+    """
+    values: dict[FunctionType, list[tuple[str, object]]] = {}
+    found = [function]
+    for reader in found:
+        if reader not in values:
+            values[reader] = list(_values(reader))
+            called = [(name, value) for name, value in values[reader] if isinstance(value, FunctionType) and value not in values]
+            enclosed = reader.__code__.co_freevars
+            found += [value for name, value in called if name in enclosed or value.__globals__ is reader.__globals__]
+    assigned = frozenset[str]().union(*[names_in(reader.__code__).assigned for reader in values])
+    reads = [_read(name, reader, value) for reader, named in values.items() for name, value in named if name not in assigned]
+    return [read for read in reads if read is not None]
+
+
+def _read(name: str, reader: FunctionType, value: object) -> NameRead | None:
+    if isinstance(value, PLAIN):
+        return NameRead(name, weakref.ref(reader), cast("Plain", value))
+    return NameRead(name, weakref.ref(reader), weakref.ref(value)) if type(value).__weakrefoffset__ else None
 
 
 def _values(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """The names from around a function that it reads and does not assign, with what they stand for."""
+    """The names from around a function, with what they stand for."""
     names = names_in(function.__code__)
     for name in names.globals:
-        if name in function.__globals__ and name not in names.assigned:
+        if name in function.__globals__:
             yield name, function.__globals__[name]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             value = cell.cell_contents
         except ValueError:  # it has no value yet
             continue
-        if name not in names.assigned:
-            yield name, value
+        yield name, value
 
 
 def _differs(before: Plain | weakref.ref[object], now: object) -> bool:
     if isinstance(before, weakref.ref):
         return before() is not now
-    return before is not now and (type(before) is not type(now) or bool(before != now))
+    if type(before) is not type(now):
+        return True
+    is_no_number = bool(before != before) and bool(now != now)  # equals nothing, not even itself
+    return before is not now and not is_no_number and bool(before != now)

@@ -28,6 +28,7 @@ from simdist.data.pipeline import Pipeline
 from simdist.data.reach import reached
 from simdist.data.sources import table_spec
 from simdist.data.streams import Pull
+from simdist.data.surroundings import note_names
 from simdist.data.table import Table
 
 __all__ = ["Held", "Windows"]
@@ -169,6 +170,7 @@ class Windows(Generic[DatasetType]):
             >>> [batch.tolist() for batch in windows.flat_map(lambda window: window.batch(3))]
             [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
         """
+        note_names(map_func)
         return self._make(FlatWindows(self._cutter, map_func))
 
     def cardinality(self) -> int:

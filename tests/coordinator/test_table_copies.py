@@ -24,11 +24,13 @@ def trained(crash_at: float | None = None, engine: str = "simulated") -> sd.Clus
         seen.assign_add(next(iterator).sum().astype("float32"))
 
     coordinator = sd.ClusterCoordinator(strategy)
-    iterator = iter(coordinator.create_per_worker_dataset(dataset))
+    iterator, another = (iter(coordinator.create_per_worker_dataset(dataset)) for _ in range(2))
     if crash_at is not None:
         cluster.faults.crash("worker:1", at=crash_at, restart_after=0.001)
     for _ in range(60):
         coordinator.schedule(step, args=(iterator,))
+    for _ in range(4):
+        coordinator.schedule(step, args=(another,))
     coordinator.join()
     return cluster
 

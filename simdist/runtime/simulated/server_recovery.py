@@ -143,7 +143,7 @@ class ServerRecovery(ABC):
         """Whether one of these groups is gone for good: others may have been made since, which are kept. Without groups: whether any is."""
         if not (groups and self.is_serving and self.task.alive):
             return self.is_lost
-        return any([self.states.bundles[self.states.joint(group)] is None for group in groups])
+        return any(self.states.bundles[self.states.joint(group)] is None for group in groups)
 
     def started(self, task: Task) -> None:
         """The server's process has been started again."""

@@ -312,4 +312,4 @@ def test_what_is_lost_stays_lost_when_its_server_dies_again(recovery: Any, is_bu
     coordinator.schedule(sd.function(lambda: number.assign_add(1.0)))
     with pytest.raises(UnavailableError, match=r"The copy of ps:0 .* was lost too|on a disk that was lost with its machine"):
         coordinator.join()
-    assert cluster.now < 107.0  # the call was not repeated for minutes
+    assert cluster.now < (107.0 if is_built_again else 102.0)  # the call was not repeated for minutes
