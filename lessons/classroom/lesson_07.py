@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import simdist as sd
 from classroom.exercise import Check, Exercise
-from classroom.tally import make_cluster, outcome
+from classroom.tally import outcome, two_buildings
 from classroom.values import described, listed
 
 __all__ = [
@@ -53,7 +53,7 @@ did not die. No closure is run again for them: the chief got a reply from each. 
 OUTAGES = [
     ("crash", "worker:0", {"at": 1.50, "restart_after": 1.0}),
     ("crash", "worker:1", {"at": 1.51, "restart_after": 1.0}),
-    ("crash", "worker:2", {"at": 1.96, "restart_after": 1.0}),
+    ("crash", "worker:2", {"at": 1.95, "restart_after": 1.0}),
 ]
 PLAN = [
     ("crash", "worker:1", {"at": 1.05, "restart_after": 1.0}),
@@ -68,7 +68,7 @@ ROUNDING_S = 1e-9
 
 def uneven_cluster() -> sd.Cluster:
     """The cluster of the first two exercises: its workers differ in speed."""
-    cluster = make_cluster()
+    cluster = two_buildings()
     cluster.faults.slow("worker:1", factor=1.4, at=0.0)
     cluster.faults.slow("worker:2", factor=1.9, at=0.0)
     return cluster
@@ -131,7 +131,7 @@ def lossless_and_cheap(answer: Any) -> str | None:
 
 def make_strategy(options: dict[str, Any]) -> object:
     """A strategy with these arguments; raises if they make no sense."""
-    return sd.ParameterServerStrategy(make_cluster(), **options)
+    return sd.ParameterServerStrategy(two_buildings(), **options)
 
 
 first_exercise = Exercise(
@@ -141,7 +141,7 @@ first_exercise = Exercise(
         {
             0: "The chief had its reply at 1.12 s, before anything died.",
             1: "Its worker had sent the reply at 1.50 s. When would the chief have had it?",
-            2: "Its worker died at 1.96 s. Had the chief a reply by then?",
+            2: "Its worker died at 1.95 s. Had the chief a reply by then?",
             3: "It began at 1.14 s on worker:0. What happened at 1.50 s?",
             4: "It was scheduled, but no worker had it when the first two died.",
         },

@@ -1,4 +1,4 @@
-"""The cluster and the program of lesson 07, for its exercises, and what its tables show of a run.
+"""The clusters and the program of lesson 07, for its exercises, and what its tables show of a run.
 
 `tally` is that of the notebook, word for word.
 """
@@ -11,20 +11,28 @@ import numpy as np
 import simdist as sd
 from simdist.hardware import Device, Network
 
-__all__ = ["make_cluster", "outcome", "tally", "timetable"]
+__all__ = ["make_cluster", "outcome", "tally", "timetable", "two_buildings"]
 
 LATENCY_S = 0.02  # of each message
+FAR_S = 0.04  # of one to another building, or from there
+NETWORK = Network(bandwidth=1e9, latency=LATENCY_S)
 
 
-def make_cluster(workers=3):
+def make_cluster(workers=3, network=NETWORK):
     """Make a cluster with two servers, in which a message takes 20 ms and nothing but steps takes long."""
     quick = Device(flops=1e30, memory_bandwidth=1e30, launch_overhead=1e-4)
     return sd.Cluster(
         {"worker": workers, "ps": 2},
         seed=7,
         hardware={"worker": Device(launch_overhead=0.0), "ps": quick, "chief": quick},
-        network=Network(bandwidth=1e9, latency=LATENCY_S),
+        network=network,
     )
+
+
+def two_buildings():
+    """Make the same cluster, with ps:1 in another building."""
+    # Half of the latency of a message is of the port at each end, and that of ps:1 has the rest of its longer way.
+    return make_cluster(network=NETWORK.with_port("ps:1", latency=FAR_S - LATENCY_S / 2))
 
 
 def tally(cluster, closures=12, **options):
@@ -49,7 +57,7 @@ def tally(cluster, closures=12, **options):
 
 def outcome(plan, closures=36, **options):
     """Count the closures that are lost and those that count twice under a plan of faults, and the seconds of the run."""
-    cluster = make_cluster()
+    cluster = two_buildings()
     for kind, task, when in plan:
         getattr(cluster.faults, kind)(task, **when)
     try:

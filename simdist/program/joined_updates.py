@@ -1,9 +1,13 @@
 """Joined updates: assignments that follow each other, of different variables, are one update.
 
 A metric adds to its total and its count, and a batch normalisation assigns two averages. Each update changes its group as a whole, so for
-all weights of a model, which are one group, many updates took time in the square of their number.
+all weights of a model, which are one group, many updates took time in the square of their number. And a worker sends the next update to
+the servers when they have confirmed the one before, though only changes of the same variable need to wait for each other.
 
 Invariant: the values are those of the updates one by one, because no variable is changed twice, and nothing reads between them.
+
+Not simulated: that what needs no order travels side by side also where it is of different rules, such as an assignment and an increment, or
+in rounds (`Variable.assigned_with`).
 """
 
 from __future__ import annotations

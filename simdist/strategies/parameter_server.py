@@ -61,11 +61,12 @@ class ParameterServerStrategy(Strategy):
         cluster_resolver: a `Cluster` with at least one worker and one ps, or its resolver; in the main that was launched on the chief,
             any resolver of its cluster, or None to find it from TF_CONFIG.
         variable_partitioner: splits large variables along one axis; default: none is split.
-        mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another. "sync": workers take steps in
-            rounds; the gradients of a round that optimizers apply are averaged at the servers, and applied as one update; increments
-            (`assign_add`) are added up, of assignments the last one counts, and changes of single elements are made one after the
-            other. A worker that is down is left out of the rounds until it is back, so that the same closures make more of them.
-            "bounded": as "sync", but a worker may be up to `staleness` rounds ahead of the slowest.
+        mode: "async" (default): each update counts as soon as it arrives, and no worker waits for another; what a step assigns to several
+            variables, one after the other, travels together. "sync": workers take steps in rounds, and a step sends what it assigns to a
+            variable when the servers have confirmed what it assigned before; the gradients of a round that optimizers apply are averaged at
+            the servers, and applied as one update; increments (`assign_add`) are added up, of assignments the last one counts, and changes
+            of single elements are made one after the other. A worker that is down is left out of the rounds until it is back, so that the
+            same closures make more of them. "bounded": as "sync", but a worker may be up to `staleness` rounds ahead of the slowest.
         staleness: rounds, 0 or more; of mode="bounded", which needs it. 0 is "sync".
         backup_workers: of mode="sync": a round does not wait for so many workers, the slowest; default 0. What they compute for it is
             dropped, and their closures are run again.

@@ -35,7 +35,6 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "aggregation_of",
-    "changes_apart",
     "combined_read",
     "is_sum_of_replicas",
     "mean_of_replicas",
@@ -171,11 +170,6 @@ def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand
 def is_sum_of_replicas(variable: Aggregated) -> bool:
     """Whether a variable is what its replicas have counted, each by itself."""
     return variable.synchronization is VariableSynchronization.ON_READ and variable.aggregation is VariableAggregation.SUM
-
-
-def changes_apart(variable: Aggregated) -> bool:
-    """Whether each change of a variable is an update of its own: a step sends it to the servers after the one before was confirmed."""
-    return variable.is_served and not is_sum_of_replicas(variable)
 
 
 def _require_increment(tracer: ReplicaTrace, variable: Aggregated, rule: str) -> None:

@@ -28,8 +28,8 @@ from simdist.variables.aggregation import (
     VariableAggregation,
     VariableSynchronization,
     aggregation_of,
-    changes_apart,
     combined_read,
+    is_sum_of_replicas,
     mean_of_replicas,
     no_first_replica,
     of_first_replica,
@@ -231,7 +231,15 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
 
     @property
     def assigned_with(self) -> Hashable:
-        return None if changes_apart(self) else (self.synchronization, self.aggregation, self.placement.store)
+        return None if self._changes_apart else (self.synchronization, self.aggregation, self.placement.store)
+
+    @property
+    def _changes_apart(self) -> bool:
+        """Whether each change is an update of its own. In rounds it is: the updates of closures are combined group by group, and one that
+        changes other variables than theirs, or makes one group of several while a round is under way, would not be combined with them.
+        """
+        strategy = self.placement.store.strategy
+        return strategy is not None and strategy.averages_updates and not is_sum_of_replicas(self)
 
     def separate(self) -> None:
         """Give each replica a copy of its own, which may differ from the others from now on."""

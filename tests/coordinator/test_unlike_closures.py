@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import simdist as sd
@@ -61,6 +62,41 @@ def test_rounds_may_change_different_variables_one_after_the_other() -> None:
 def test_closures_that_change_both_and_then_one_agree_with_each_other() -> None:
     two = Two(mode="sync")
     assert two.run(two.twice, two.twice) == (-6.0, -2.0)
+
+
+@pytest.mark.parametrize("aggregation", [sd.VariableAggregation.NONE, sd.VariableAggregation.MEAN])
+def test_a_step_that_assigns_the_variables_of_two_optimizers_leaves_their_rounds_as_they_are(aggregation: sd.VariableAggregation) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 3, "ps": 1}), mode="sync")
+    with strategy.scope():
+        a, b = sd.Variable(0.0, name="a", aggregation=aggregation), sd.Variable(0.0, name="b", aggregation=aggregation)
+        of_a, of_b = sd.Optimizer(keras.optimizers.SGD(1.0)), sd.Optimizer(keras.optimizers.SGD(1.0))
+    change_a = sd.function(lambda gradient: of_a.apply_gradients([(gradient, a)]))
+    change_b = sd.function(lambda gradient: of_b.apply_gradients([(gradient, b)]))
+
+    @sd.function
+    def assign(value: float) -> None:
+        a.assign_add(value)
+        b.assign_add(value)
+
+    @sd.function
+    def assign_a(value: float) -> None:
+        a.assign(value)
+
+    @sd.function
+    def assign_both(value: float) -> None:
+        a.assign(value)
+        b.assign(value)
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    rounds = [[change_a] * 3, [change_a, assign, change_a], [change_a, change_b, change_b]]
+    for number, closure in enumerate(closure for round_ in rounds for closure in round_):
+        coordinator.schedule(closure, (np.float32(number),))
+    coordinator.join()
+    assert (float(a), float(b)) == (4.0 - 1.0 - 4.0 - 6.0, 4.0 - 7.5)
+    for closure, value in ((assign_both, 2.0), (assign_a, 4.0), (assign_both, 6.0)):
+        coordinator.schedule(closure, (np.float32(value),))
+    coordinator.join()
+    assert (float(a), float(b)) == ((4.0, 4.0) if aggregation is sd.VariableAggregation.MEAN else (6.0, 6.0))
 
 
 def test_asynchronous_closures_may_change_what_they_like() -> None:

@@ -118,7 +118,7 @@ def test_loss_of_the_small_training_is_that_of_all_digits(monkeypatch: pytest.Mo
 
 
 def test_timetable_has_a_dash_where_a_reply_was_lost_and_where_no_update_is_of_one_closure(capsys: pytest.CaptureFixture[str]) -> None:
-    broken = tally.make_cluster()
+    broken = tally.two_buildings()
     broken.faults.crash("worker:1", at=1.11, restart_after=1.0)  # its reply of closure 1 is under way
     tally.tally(broken, closures=2)
     tally.timetable(broken, 3)

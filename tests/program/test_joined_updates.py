@@ -161,3 +161,20 @@ def test_assignments_of_a_step_are_one_span_on_each_device() -> None:
     updates = [span.lane for span in strategy.cluster.trace.spans if span.category == "apply"]
     assert sorted(updates) == sorted(strategy.replica_devices())
     np.testing.assert_array_equal([variable.numpy()[0] for variable in variables], np.arange(20.0).clip(0, 5))
+
+
+def test_assignments_of_a_step_are_sent_to_servers_side_by_side() -> None:
+    network, device = sd.hardware.Network(bandwidth=1e4, latency=0.5), sd.hardware.Device(launch_overhead=0.0)
+    cluster = sd.Cluster({"worker": 1, "ps": 2}, network=network, hardware=device, numerics="off")
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(250, np.float32)) for _ in range(4)]
+
+    def step() -> None:
+        for variable in variables:
+            variable.assign_sub(variable.value * 0.1)
+
+    sd.ClusterCoordinator(strategy).schedule(sd.function(step)).fetch()
+    calls = [(span.category, span.duration_s) for span in cluster.trace.spans if span.category in ("read", "update")]
+    # A latency there and one back, and the port of the worker for the bytes of all.
+    assert calls == [(category, pytest.approx(2 * 0.5 + 4000 / 1e4, rel=1e-4)) for category in ("read", "update")]

@@ -62,9 +62,8 @@ def _updates_counted(evidence: Evidence) -> Iterator[str]:
     applied: dict[str, int] = {}
     for span in run.cluster.trace.spans.where(category="apply"):
         applied[f"{span.lane} {span.name}"] = applied.get(f"{span.lane} {span.name}", 0) + 1
-    each = 2 if run.scenario.servers == 1 else 1  # variables on a server
     for what, count in applied.items():
-        if not completed <= count / each <= completed + retries + failed:
+        if not completed <= count <= completed + retries + failed:
             yield f"{what}: {count} updates for {completed} completed steps, {failed} others and {retries} retries"
     counted = run.stage.values.get("count")
     if counted is not None and not completed <= float(counted) <= completed + retries + failed:
