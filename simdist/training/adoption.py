@@ -203,8 +203,9 @@ class StepScope(stateless_scope.StatelessScope):
         if not isinstance(variable, AdoptedVariable):
             raise InvalidArgumentError(
                 f"The step reads the Keras variable {variable.path!r}, which was made outside strategy.scope(). Make the model, the "
-                "optimizer and the metrics inside `with strategy.scope():`. What makes variables of a model that exists needs it, too: "
-                f"call enable_lora / quantize inside `with strategy.scope():`.{'' if chosen_scope() else WITHOUT_STRATEGY}"
+                "optimizer and the metrics inside `with strategy.scope():`. What makes variables of an object that exists needs it, too: "
+                "call build, enable_lora, quantize, and what builds by itself (a first model(x), a first update_state) inside "
+                f"`with strategy.scope():`.{'' if chosen_scope() else WITHOUT_STRATEGY}"
             )
         # Keras asks the scope itself for what a regularizer is to be given.
         unmade = tracing.active_tracer() is None or variable.simdist_variable is None
