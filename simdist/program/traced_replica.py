@@ -47,6 +47,7 @@ class TracedReplica:
         row_weight: how many times the rows of an average replica this one has; of means over the replicas of what they assign.
         loss_weight: by how much the step weighs the gradients of this replica behind their derivative; 1 as an average one.
         in_replica: whether code runs for one replica (inside `strategy.run`), or across them.
+        reads_each_copy: whether code across the replicas reads, of a variable with differing copies, the copy of each replica.
         in_loss: whether a loss is computed that adds up with those of other replicas, not weighed by its rows; None outside of losses.
         global_rows: rows of all replicas' parts of the batches taken, by the rows of this replica's part.
         part_rows: rows of this replica's part of a batch, and of all parts, by the number of the iterator and of the batch.
@@ -66,7 +67,7 @@ class TracedReplica:
         self.known_operands = known_operands
         self.options = options
         self.collectives: list[Collective] = []
-        self.asked_rank = self.is_rank_dependent = self.is_uneven = self.in_replica = False
+        self.asked_rank = self.is_rank_dependent = self.is_uneven = self.in_replica = self.reads_each_copy = False
         self.in_loss: bool | None = None
         self.global_rows = BatchRows()
         self.part_rows: dict[tuple[int, int], tuple[int, int]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from simdist.arguments import shown
@@ -174,10 +174,20 @@ def across_replicas() -> Iterator[None]:
 
 
 @contextmanager
-def of_each_copy() -> Iterator[None]:
-    """Code inside reads and changes the copy of each replica by itself, though no replica called it."""
-    with _side(None, True):
-        yield
+def of_each_copy(changes_it_alone: bool) -> Iterator[None]:
+    """Code inside reads the copy of each replica by itself, though no replica called it.
+
+    Args:
+        changes_it_alone: whether what it assigns to an ON_READ variable is of that copy, too.
+    """
+    tracer = active_tracer()
+    assert tracer is not None
+    outer, tracer.reads_each_copy = tracer.reads_each_copy, True
+    try:
+        with _side(None, True) if changes_it_alone else nullcontext():
+            yield
+    finally:
+        tracer.reads_each_copy = outer
 
 
 @contextmanager

@@ -145,6 +145,8 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
             return value
         if self.placement.is_mean_of_replicas:
             return mean_of_replicas(tracer, value, self.name) if jnp.issubdtype(self.dtype, jnp.inexact) else value
+        if tracer.reads_each_copy:
+            return value
         if len(self.placement.cells) < tracer.num_replicas:
             raise no_first_replica(self)
         return of_first_replica(tracer, value, self.name)

@@ -15,7 +15,7 @@ Taught in lesson 02.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TypeVar
 
@@ -174,7 +174,7 @@ class SynchronousStrategy(ReplicatedStrategy):
             self.separate(variable)
         # Of one value for all replicas, a sum over them gets its share at each: what is assigned is the whole.
         by_copy = variable.synchronization is VariableSynchronization.ON_READ and (has_own_values or not is_sum_of_replicas(variable))
-        with context.of_each_copy() if by_copy else nullcontext():
+        with context.of_each_copy(by_copy):
             result = fn(variable, *self._arguments_here(args), **self._arguments_here(kwargs))
         return None if group or result is None else spread(result)
 

@@ -12,6 +12,7 @@ import simdist as sd
 from simdist.collectives import ALL_REDUCE
 from simdist.collectives.base import Schedule
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError, SimdistError
+from simdist.program.tracing import active_tracer
 from simdist.runtime.base import Engine
 from simdist.runtime.replicas import Member
 from tests.runtime.conformance.conftest import MEMORY_BYTES, require_finite_memory
@@ -73,6 +74,9 @@ def test_equal_copies_change_once_and_own_values_each_for_itself(driver: Driver)
     equal, own = driver.variable(np.float32(0), *devices), driver.one_each(np.float32(0), *devices)
 
     def step(x: Any) -> Any:
+        tracer = active_tracer()
+        assert tracer is not None
+        tracer.reads_each_copy = True
         own.assign_add(x)
         equal.assign_add(exchanged("all_reduce", x)[0])
         return equal.value, own.value
