@@ -367,7 +367,7 @@ def test_lesson_10_names_the_workers_that_it_has(capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "workers: 2. An epoch takes " in printed and "model.evaluate    worker:" in printed
     names |= {"quiet": (0.5, names["y_test"]), "tutorials_way": lambda *given, **options: names["quiet"]}
-    run("10", names, (15, {"2.79)": "1.5)"}))
+    run("10", names, (15, {"2.75)": "1.5)"}))
     assert [line[:29].rstrip() for line in capsys.readouterr().out.splitlines()[-2:]] == [
         "shards, dies at 1.5 s",
         "shards, 1.5 s, all options",
