@@ -122,6 +122,7 @@ LEVEL = "--xla_backend_optimization_level=1"
     ("options", "quickly"),
     [(LEVEL, LEVEL), ("--no_such_option=1", None), (f"--no_such_option=1 {LEVEL} --xla_none=2", LEVEL), (f"{LEVEL}x", None)],
 )
+@pytest.mark.sample(2)
 def test_only_tests_of_bits_are_compiled_as_for_users(
     stages: Any, monkeypatch: pytest.MonkeyPatch, options: str, quickly: str | None
 ) -> None:

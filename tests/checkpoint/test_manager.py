@@ -98,6 +98,7 @@ def test_a_checkpoint_that_another_program_has_added_or_removed_is_noticed(tmp_p
         "\0\xff",
     ],
 )
+@pytest.mark.sample(2)
 def test_an_index_with_anything_in_it_does_no_harm(content: str, tmp_path: Path) -> None:
     directory, outside = tmp_path / "inside", tmp_path / "outside-1"
     managed(directory).save()

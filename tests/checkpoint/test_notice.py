@@ -86,6 +86,7 @@ def test_a_fit_from_one_program_saves_at_the_notice_of_a_worker(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("is_plain", [False, True], ids=["its variables are on a slice of their own", "plain data"])
+@pytest.mark.sample(2)
 def test_a_main_knows_the_notice_of_its_own_machine_wherever_its_variables_are(is_plain: bool) -> None:
     def results(at: float | None) -> list[float]:
         losses: list[float] = []

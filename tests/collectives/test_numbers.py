@@ -116,6 +116,7 @@ def test_pieces_fit_into_a_block_and_the_code_is_as_long_for_many_of_them(monkey
 
 @pytest.mark.parametrize(("most", "in_a_run", "loops"), [(0, 16, 3), (4 * 6, 16, 2), (10**6, 16, 1), (10**6, 2, 2)])
 @pytest.mark.parametrize("cut", [[0, 6], [0, 2, 6]])
+@pytest.mark.sample
 def test_some_small_stacks_are_added_in_one_loop_with_the_same_bits(
     most: int, in_a_run: int, loops: int, cut: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def test_three_devices_of_a_hierarchical_copy_holding_1_2_3_give_6() -> None:
 
 
 @pytest.mark.parametrize("n", COUNTS)
+@pytest.mark.sample(2)
 def test_reduce_scatter_leaves_each_rank_the_sum_of_its_chunk(n: int) -> None:
     data, schedule = uneven(n, (50,)), algorithm("reduce_scatter", "ring").schedule(n)
     whole, edges = np.asarray(combined(schedule, list(data))), boundaries(50, n)

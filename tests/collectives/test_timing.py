@@ -58,6 +58,7 @@ def ranks_of(found: Algorithm) -> list[int]:
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERY)
+@pytest.mark.sample(2)
 def test_simulated_time_equals_the_closed_form_for_any_number_of_ranks(kind: str, name: str) -> None:
     found = algorithm(kind, name)
     for n in ranks_of(found):

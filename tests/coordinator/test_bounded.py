@@ -174,6 +174,7 @@ def test_every_completed_closure_counts_once_and_no_worker_is_too_far_ahead(
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 @pytest.mark.parametrize("optimizer", [optax.sgd(0.1), optax.adam(0.05)], ids=["sgd", "adam"])
+@pytest.mark.sample
 def test_synchronous_rounds_average_the_gradients_of_all_workers(workers: int, optimizer: Any) -> None:
     result = trained(workers * 10, workers=workers, optimizer=optimizer, mode="sync")
     expected = by_hand(10, workers, optimizer)

@@ -71,6 +71,7 @@ def test_a_closure_that_is_run_again_reads_what_its_first_run_has_changed() -> N
 
 
 @pytest.mark.parametrize("options", [{"mode": "sync"}, {"mode": "bounded", "staleness": 0}], ids=str)
+@pytest.mark.sample(2)
 def test_in_rounds_an_attempt_that_does_not_count_leaves_no_mark(options: dict[str, Any]) -> None:
     undisturbed = counted(**options)
     assert undisturbed.results == [0.0, 1.0, 2.0]

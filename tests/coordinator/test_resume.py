@@ -42,6 +42,7 @@ def plain(iterator: Any) -> int:
 
 @pytest.mark.parametrize("step", [None, plain], ids=["traced", "plain"])
 @pytest.mark.parametrize("crash_s", np.linspace(0.3, 11.3, 12).tolist())
+@pytest.mark.sample
 def test_a_crash_repeats_no_row_and_leaves_none_out(crash_s: float, step: Any) -> None:
     taken = taken_with(True, lambda faults: faults.crash("worker:1", at=crash_s, restart_after=0.4), steps=ROWS - 2, step=step)
     assert len(set(taken)) == ROWS - 2

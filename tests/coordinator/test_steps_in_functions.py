@@ -82,6 +82,7 @@ class Training:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("kind", ["step", "run"])
+@pytest.mark.sample
 def test_a_step_in_a_plain_function_gives_what_a_scheduled_step_gives(kind: str, devices: int, options: dict[str, Any]) -> None:
     expected, found = Training("scheduled", devices, **options), Training(kind, devices, **options)
     assert found.taken(9) == expected.taken(9)
@@ -96,6 +97,7 @@ def test_without_a_clock_it_is_the_same(kind: str, devices: int) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.sample
 def test_after_a_fault_each_closure_counts_once_and_draws_what_it_drew(devices: int, fault: str) -> None:
     undisturbed = Training("scheduled", devices, workers=1, exactly_once=True).taken(8)
     runs = [Training(kind, devices, workers=1, faults=FAULTS[fault], exactly_once=True).taken(8) for kind in ("scheduled", "run", "run")]

@@ -36,6 +36,7 @@ def trained(lost: str) -> tuple[list[float], int]:
 
 
 @pytest.mark.parametrize("lost", ["chief", "worker:1"])
+@pytest.mark.sample(2)
 def test_a_training_of_launched_mains_goes_on_with_the_bits_of_the_run_without_it(lost: str) -> None:
     losses, restarts = trained(lost)
     assert losses == trained("")[0]

@@ -46,6 +46,7 @@ def train(plan: Callable[[sd.Cluster], object], **options: object) -> tuple[str,
 @pytest.mark.filterwarnings("ignore:The fault")
 @pytest.mark.parametrize("options", [{}, {"devices_per_worker": 2}], ids=["one device", "two devices"])
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.sample
 def test_a_fault_that_has_not_begun_changes_nothing(fault: str, options: dict[str, object]) -> None:
     assert train(FAULTS[fault], **options) == train(lambda _: None, **options)
 

@@ -164,6 +164,7 @@ def test_synchronous_program_has_the_bits_of_the_simulated_engine(name: str) -> 
 
 
 @pytest.mark.parametrize("name", [marked(name, SIMILAR_ON_ISOLATED, QUICK_ON_ISOLATED) for name in SYNCHRONOUS])
+@pytest.mark.sample(2)
 def test_synchronous_program_has_the_same_bits_where_tasks_share_no_memory(name: str) -> None:
     pytest.importorskip("flatbuffers")
     assert_same_bits(SYNCHRONOUS[name], "isolated")

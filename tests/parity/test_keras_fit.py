@@ -141,6 +141,7 @@ def test_b214_auto_knows_whether_more_is_better(monitor: str, up: bool, tmp_path
 
 
 @pytest.mark.parametrize(("options", "epochs"), [({"patience": 0}, 2), ({"patience": 2}, 3), ({"start_from_epoch": 3}, 5)])
+@pytest.mark.sample(2)
 def test_b215_early_stopping_waits_as_long_as_it_is_told(options: dict[str, int], epochs: int, strategy: Any) -> None:
     history = fit(model_of(strategy), keras.callbacks.EarlyStopping("loss", **options), x=X * 0, epochs=9)
     assert len(set(history["loss"])) == 1  # no gradient

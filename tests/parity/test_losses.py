@@ -237,6 +237,7 @@ def test_b137_fit_on_replicas_is_fit_on_one_device(strategy: Any) -> None:
 
 
 @pytest.mark.parametrize(("targets", "weight", "loss"), [([0, 1, 2], 0.2, 5 / 3), ([2], 0.4, 4.0)])
+@pytest.mark.sample(2)
 def test_b138_uneven_last_batch_is_exact(strategy: Any, targets: list[int], weight: float, loss: float) -> None:
     assert fitted(strategy, targets, 8) == (pytest.approx(weight, rel=1e-6), pytest.approx(loss, rel=1e-6))
 

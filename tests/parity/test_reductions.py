@@ -135,6 +135,7 @@ FOUR: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", list(FOUR))
+@pytest.mark.sample(2)
 def test_b088_all_reduce(run: Run, kind: str) -> None:
     strategy = FOUR[kind]()
 

@@ -175,6 +175,7 @@ def test_b062_scatter_to_own_values_raises(strategy: Any, run: Run) -> None:
 
 
 @pytest.mark.parametrize(("aggregation", "expected"), [(NONE, [12, 13]), (FIRST, [12, 12]), (SUM, [23, 23]), (MEAN, [12.5, 12.5])])
+@pytest.mark.sample(2)
 def test_b063_scatter_add_by_replicas_is_aggregated(strategy: Any, run: Run, aggregation: sd.VariableAggregation, expected: Any) -> None:
     v = made(strategy, [1.0, 2.0, 3.0], aggregation=aggregation)
     run(strategy, lambda: v.scatter_add([1], [10.0 + rank()]))

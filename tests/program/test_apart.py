@@ -161,6 +161,7 @@ def differs(function: Function, part: Function, place: str) -> bool:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.sample
 def test_what_is_compiled_apart_has_the_bits_that_it_has_by_itself(name: str, place: str) -> None:
     assert not differs(FUNCTIONS[name], compiled_apart(FUNCTIONS[name]), place)
 

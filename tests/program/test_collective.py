@@ -46,6 +46,7 @@ def squared_gradient(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize(("collective", "whole"), CASES)
 @pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.sample
 def test_derivative_of_any_order_is_that_of_the_sum_over_the_replicas(
     collective: Callable[[Any, Any], Any], whole: Callable[[Any], Any], order: int
 ) -> None:

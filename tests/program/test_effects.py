@@ -45,6 +45,7 @@ def test_a_kernel_with_an_effect_is_called_at_once_and_others_are_not() -> None:
 
 
 @pytest.mark.parametrize("numerics", ["deferred", "eager", "loop", "replay", "vmap", "in_process"])
+@pytest.mark.sample(2)
 def test_what_a_step_looks_at_is_seen_once_by_each_replica_in_each_step(numerics: str) -> None:
     options: dict[str, Any] = {"engine": numerics} if numerics == "in_process" else {"numerics": numerics}
     strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}, **options))

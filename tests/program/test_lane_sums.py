@@ -62,6 +62,7 @@ def arguments() -> list[np.ndarray]:
 
 @pytest.mark.parametrize("scale", [1.0, 2.5])
 @pytest.mark.parametrize("name", [*FUNCTIONS, *OTHERS])
+@pytest.mark.sample
 def test_a_sum_is_that_of_the_lanes(name: str, scale: float) -> None:
     (stack,), (total,) = kernel(name)(*arguments()), with_lane_sums(kernel(name), (scale,))(*arguments())
     assert total.shape == {**FUNCTIONS, **OTHERS}[name][1]

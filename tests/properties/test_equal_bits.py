@@ -77,6 +77,7 @@ def train(numerics: str, layers: Any, optimizer: str, look: bool = False) -> tup
 
 @pytest.mark.parametrize(("layers", "optimizer"), [(mlp, "adam"), (noisy, "rmsprop")])
 @pytest.mark.parametrize("plan", ["deferred", "loop", "replay"])
+@pytest.mark.sample
 def test_plan_gives_the_bits_of_eager_through_a_crash(plan: str, layers: Any, optimizer: str) -> None:
     assert train(plan, layers, optimizer) == train("eager", layers, optimizer)
 

@@ -35,6 +35,7 @@ def run(seed: int, restart: bool) -> tuple[sd.Cluster, list[float], float]:
 
 
 @pytest.mark.parametrize("seed", range(50))
+@pytest.mark.sample(2)
 def test_killing_a_worker_at_a_random_moment_loses_no_closure(seed: int) -> None:
     cluster, values, total = run(seed, restart=seed % 2 == 0)
     retries = len(cluster.trace.instants.where(category="retry"))

@@ -74,6 +74,7 @@ def test_a_step_reads_what_it_has_added_to_a_variable_of_the_chief(options: Any,
 
 
 @pytest.mark.parametrize("engine", ["simulated", "in_process", "isolated"])
+@pytest.mark.sample(2)
 def test_steps_of_one_closure_go_on_where_the_one_before_has_ended(engine: str) -> None:
     def trained(namespace: Any, steps: int, strategy: Any) -> list[Any]:
         x = np.random.default_rng(0).normal(3.0, 2.0, (64, 3)).astype(np.float32)

@@ -11,6 +11,7 @@ from simdist.simulation.balance import Balance
 
 
 @pytest.mark.parametrize("seeds", [range(first, first + 50) for first in range(0, 700, 50)], ids=str)
+@pytest.mark.sample(2)
 def test_random_flows_end_when_the_fluid_model_says(seeds: range) -> None:
     for seed in seeds:
         simulation = Simulation(random_story(seed)).run()

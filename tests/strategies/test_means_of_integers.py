@@ -15,6 +15,7 @@ VALUES = [np.uint8(200), np.int32(2**30 + 1), np.int8(-128), np.bool_(True)]
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: value.dtype.name)
 @pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.sample
 def test_mean_is_exact_where_the_sum_overflows(value: Any, axis: int | None) -> None:
     strategy = sd.MirroredStrategy(3)
     parts = strategy.distribute_values_from_function(lambda _: np.full(2, value))
@@ -64,6 +65,7 @@ def test_a_variable_of_truth_values_has_no_sum() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "float16"])
+@pytest.mark.sample(2)
 def test_sums_have_the_dtype_of_their_values_with_and_without_an_axis(dtype: str) -> None:
     strategy = sd.MirroredStrategy(3)
     values = strategy.run(lambda: jnp.full((2,), 100, dtype))

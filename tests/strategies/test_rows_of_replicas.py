@@ -245,6 +245,7 @@ def lazily_trained(devices: int, rows: int, apply: Any = lambda _, table, rule, 
 
 
 @pytest.mark.parametrize("rows", [9, 8])
+@pytest.mark.sample(2)
 def test_rows_are_read_where_all_replicas_together_ask_for_fewer_than_there_are(rows: int) -> None:
     found, expected = lazily_trained(2, rows), lazily_trained(1, rows)
     assert found == expected

@@ -196,6 +196,7 @@ def copied(driven: Driven) -> Any:
 
 @pytest.mark.parametrize("lasts_s", [0.5, 60.0])
 @pytest.mark.parametrize("one_way", [True, False])
+@pytest.mark.sample
 def test_a_join_whose_bytes_are_lost_is_tried_again_from_another_survivor(lasts_s: float, one_way: bool) -> None:
     span = copied(joining().run(12))
     at = span.start_s + 0.5

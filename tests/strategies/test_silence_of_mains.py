@@ -75,6 +75,7 @@ def test_a_partition_that_heals_while_initial_values_are_shared_costs_a_restart(
 
 @pytest.mark.parametrize("restart", ["never", "always"])
 @pytest.mark.parametrize("part", [0.1, 0.6])
+@pytest.mark.sample
 def test_a_main_that_is_paused_while_bytes_travel_is_a_time_out_for_the_others(restart: str, part: float) -> None:
     cluster, run = launched(network=SLOW, steps=2)
     run.join()

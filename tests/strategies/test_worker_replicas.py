@@ -196,6 +196,7 @@ def rank() -> Any:
 
 @pytest.mark.parametrize("engine", ["simulated", "in_process", "isolated"])
 @pytest.mark.parametrize("aggregation, expected", [("sum", 3.0), ("mean", 1.5), ("only_first_replica", 1.0)])
+@pytest.mark.sample
 def test_an_assignment_of_the_replicas_is_aggregated_in_the_worker(engine: str, aggregation: str, expected: float) -> None:
     strategy = servers(engine=engine)
     with strategy.scope():

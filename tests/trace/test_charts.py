@@ -59,6 +59,7 @@ def trace_of(tasks: int) -> Trace:
 
 
 @pytest.mark.parametrize("tasks", [1, 3, 20, 60, 500, 2000])
+@pytest.mark.sample(2)
 def test_utilisation_of_many_tasks_can_be_read(tasks: int) -> None:
     """Names do not overlap, and all tasks are there, however many there are: the picture grows, to a bound."""
     figure = trace_of(tasks).utilisation()

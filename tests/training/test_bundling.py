@@ -41,6 +41,7 @@ def chosen(cluster: sd.Cluster) -> int:
 
 
 @pytest.mark.parametrize("latency", [1e-4, 1e-2])
+@pytest.mark.sample(2)
 def test_auto_gives_the_bits_of_the_number_that_it_chooses(latency: float) -> None:
     cluster, model, losses = fitted("auto", latency=latency)
     count = chosen(cluster)

@@ -47,6 +47,7 @@ def alone() -> dict[str, Any]:
     ("workers", "options"),
     [(3, {}), (2, {"mode": "sync"}), (2, {"mode": "bounded", "staleness": 1}), (2, {"devices_per_worker": 2})],
 )
+@pytest.mark.sample(2)
 def test_metrics_count_what_all_workers_have_seen(workers: int, options: dict[str, Any], alone: dict[str, Any]) -> None:
     with sd.ParameterServerStrategy(sd.Cluster({"worker": workers, "ps": 2}), **options).scope():
         found = fitted()

@@ -34,6 +34,7 @@ def with_epochs(callback: Callable[[int], Any]) -> Any:
     return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: callback(epoch))
 
 
+@pytest.mark.sample(2)
 def test_weights_are_those_of_the_epoch_when_it_ends(model: Any) -> None:
     """callback_test: test_model_state_is_current_on_epoch_end"""
     seen: list[tuple[int, float]] = []

@@ -28,6 +28,7 @@ def model_of(strategy: str) -> Any:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.sample(2)
 def test_predictions_have_the_order_of_their_rows_also_where_a_batch_is_short(strategy: str) -> None:
     for size in (16, 10):
         np.testing.assert_array_equal(model_of(strategy).predict(X, batch_size=size, verbose=0), X)

@@ -43,6 +43,7 @@ def launched(main: Any, workers: int = 2, seed: int = 0) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["arrays", "shuffled", "before a cache"])
+@pytest.mark.sample(2)
 def test_each_row_counts_once_in_an_epoch_and_the_order_is_that_of_a_notebook(kind: str) -> None:
     expected = fitted(kind, sd.Cluster({"worker": 2}))
     assert expected[:3] == [255, 255, 255]

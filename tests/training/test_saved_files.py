@@ -117,6 +117,7 @@ def test_weights_are_not_loaded_to_a_server_that_cannot_be_reached(fault: str, t
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.weights.h5"])
+@pytest.mark.sample(2)
 def test_mains_that_save_to_one_path_at_the_same_time_do_not_disturb_each_other(name: str, tmp_path: Path) -> None:
     def main() -> bool:
         with sd.MultiWorkerMirroredStrategy().scope():

@@ -52,6 +52,7 @@ def alone(how: str) -> list[np.ndarray]:
 @pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("how", CLIPPED)
+@pytest.mark.sample
 def test_the_mean_of_a_round_is_clipped(how: str, mode: str, scaled: bool) -> None:
     np.testing.assert_allclose(rounds(how, mode, 1, scaled), alone(how), rtol=1e-6)
 

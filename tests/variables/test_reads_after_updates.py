@@ -41,6 +41,7 @@ def counting_step(strategy: sd.Strategy, make: Callable[[], Any]) -> Callable[[]
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.sample
 def test_the_count_of_steps_after_an_update_counts_it(name: str, replicas: int) -> None:
     strategy = sd.MirroredStrategy(replicas)
     step = counting_step(strategy, OPTIMIZERS[name])

@@ -70,6 +70,7 @@ RULES: dict[str, tuple[bool, Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize(("expected", "make"), RULES.values(), ids=RULES)
+@pytest.mark.sample(2)
 def test_a_rule_leaves_rows_alone_if_it_does_so_at_every_step(expected: bool, make: Callable[[], Any]) -> None:
     with sd.OneDeviceStrategy().scope():
         table = sd.Variable([[1.0, 2.0]] * 5, name="table")

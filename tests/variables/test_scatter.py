@@ -43,6 +43,7 @@ def test_a_change_of_rows_is_that_of_numpy(change: str, make: str) -> None:
 @pytest.mark.parametrize("traced", [False, True], ids=["outside", "in a step"])
 @pytest.mark.parametrize("make", ["device", "shards"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.sample
 def test_rows_of_a_narrow_dtype_are_found_among_more_than_it_can_count(dtype: str, make: str, traced: bool) -> None:
     strategy = STRATEGIES[make]()
     with strategy.scope():

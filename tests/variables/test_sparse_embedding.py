@@ -79,6 +79,7 @@ def in_jax(table: Any, ids: Any, weights: Any, combiner: str) -> Any:
 
 @pytest.mark.parametrize("combiner", COMBINERS)
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+@pytest.mark.sample
 def test_rows_are_combined_as_by_hand(combiner: str, weights: Any) -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}), sd.FixedShardsPartitioner(3))
     with strategy.scope():
@@ -138,6 +139,7 @@ def test_padding_changes_neither_bytes_nor_numbers_of_the_rows() -> None:
 @pytest.mark.parametrize(
     "engine", [{}, {"numerics": "eager"}, {"engine": "in_process"}, {"engine": "in_process", "isolated": True}], ids=str
 )
+@pytest.mark.sample(2)
 def test_a_batch_of_padding_alone_asks_no_server_and_changes_nothing(engine: dict[str, Any]) -> None:
     run = Trained(lambda table, ids: sd.embedding_lookup_sparse(table, ids), [np.full((2, 3), -1, np.int32)], **engine)
     assert set(run.sent.values()) == {0}

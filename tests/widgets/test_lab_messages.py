@@ -70,6 +70,7 @@ def test_other_messages_are_answered_while_a_seek_is_on_its_way(lab: Lab, monkey
 
 @pytest.mark.usefixtures("all_ways_are_long")
 @pytest.mark.parametrize("way", [[0.002, 0.001], [0.001, 0.0005, 0.0015]])
+@pytest.mark.sample(2)
 def test_a_long_way_ends_like_a_short_one_and_its_log_does_it_again(lab: Lab, way: list[float]) -> None:
     async def story() -> None:
         click(lab, 0, "inject", fault={**CRASH, "at": 0.0007})

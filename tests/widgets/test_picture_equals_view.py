@@ -51,6 +51,7 @@ def test_amounts_have_the_same_unit(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("category", [*MARK_STYLES, "a kind of a reader's own"])
+@pytest.mark.sample(2)
 def test_mark_has_the_shape_and_colour_that_the_view_is_given(category: str) -> None:
     trace = Trace()
     trace.instant("worker:0", category, category, 0.5)

@@ -47,6 +47,7 @@ class Counting:
 
 @pytest.mark.parametrize("options", [{"mode": "sync"}, {"exactly_once": True}], ids=["sync", "async"])
 @pytest.mark.parametrize("second_s", [0.10018, 0.10022, 0.10026, 0.1003, 0.10034])
+@pytest.mark.sample
 def test_a_server_that_dies_again_while_updates_come_and_its_variables_do_not_blocks_nothing(options: Any, second_s: float) -> None:
     training = Counting(sd.Cluster({"worker": 1, "ps": 2}), **options)
     training.cluster.faults.crash("ps:0", at=0.05, restart_after=0.04)  # its variables are back at 0.154 s; an update comes at 0.1002 s

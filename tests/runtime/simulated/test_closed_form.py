@@ -138,6 +138,7 @@ HAPPENINGS: list[tuple[Any, ...]] = [
 @pytest.mark.parametrize(
     "happening", HAPPENINGS, ids=lambda happening: "-".join(str(getattr(word, "__name__", word)) for word in happening)
 )
+@pytest.mark.sample
 def test_a_call_goes_as_over_ordinary_flows_whatever_happens_on_its_way(
     kind: str, happening: tuple[Any, ...], ordinary: Callable[[bool], None]
 ) -> None:

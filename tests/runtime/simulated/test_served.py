@@ -25,6 +25,7 @@ def undisturbed() -> Trained:
 @pytest.mark.parametrize("kind", ["crash", "lose_host"])
 @pytest.mark.parametrize("options", MODES, ids=lambda options: options["mode"])
 @pytest.mark.parametrize("part", [0.3, 0.7])
+@pytest.mark.sample
 def test_a_server_that_is_started_again_much_later_is_waited_for(options: dict[str, Any], kind: str, part: float) -> None:
     at = part * undisturbed().cluster.now
 

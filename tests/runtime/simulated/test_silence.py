@@ -58,6 +58,7 @@ def calm() -> sd.Cluster:
 @pytest.mark.parametrize("paused", ["worker:0", "ps:0"])
 @pytest.mark.parametrize(("lane", "category"), [("worker:0", "read"), ("worker:0", "compute"), ("worker:0", "update"), ("ps:0", "apply")])
 @pytest.mark.parametrize("part", [0.01, 0.5, 0.99])
+@pytest.mark.sample
 def test_nothing_of_a_paused_task_happens_and_nothing_is_lost(paused: str, lane: str, category: str, part: float) -> None:
     hit = span(calm(), lane, category)
     at = hit.start_s + part * (hit.end_s - hit.start_s)

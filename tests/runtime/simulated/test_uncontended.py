@@ -37,6 +37,7 @@ def counted(fraction: float | None, event_by_event: bool, algorithm: str = "ring
 
 @pytest.mark.parametrize("algorithm", ["ring", "recursive doubling", "binomial"])
 @pytest.mark.parametrize("fraction", [None, 0.05, 0.3, 0.5, 0.9])
+@pytest.mark.sample
 def test_bytes_are_those_of_the_transfers_also_where_a_collective_fails(fraction: float | None, algorithm: str) -> None:
     sent, carried, _ = counted(fraction, False, algorithm)
     expected_sent, expected_carried, _ = counted(fraction, True, algorithm)
@@ -63,6 +64,7 @@ def test_replicas_that_wait_for_a_collective_that_fails_are_seen_waiting() -> No
 
 @pytest.mark.parametrize("algorithm", ["ring", "recursive doubling", "binomial", "double tree"])
 @pytest.mark.parametrize("fraction", [0.0, 0.001, 0.2, 0.5, 0.77, 0.999])
+@pytest.mark.sample
 def test_a_fault_that_is_planned_meanwhile_and_comes_later_changes_nothing(fraction: float, algorithm: str) -> None:
     """From then on the bytes go as flows: they end when they would have ended, and each is counted once."""
 

@@ -144,6 +144,7 @@ def test_of_several_lookups_the_last_comes_first() -> None:
 
 
 @pytest.mark.parametrize("numerics", ["eager", "loop", "replay"])
+@pytest.mark.sample(2)
 def test_every_plan_of_numerics_gives_the_same_bits(numerics: str) -> None:
     adam = sd.Optimizer(keras.optimizers.Adam(0.1))
     usual = train(workers(2), steps=6, batch=6, optimizer=adam)

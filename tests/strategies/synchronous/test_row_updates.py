@@ -125,6 +125,7 @@ def test_adagrad_is_that_of_numpy() -> None:
 
 
 @pytest.mark.parametrize("numerics", ["loop", "replay"])
+@pytest.mark.sample(2)
 def test_every_plan_of_numerics_gives_the_same_bits(numerics: str) -> None:
     batches = drawn(12)
     usual, found = (train(keras.optimizers.Adagrad(0.3), batches, numerics=own) for own in ("deferred", numerics))

@@ -128,6 +128,7 @@ def test_steps_go_on_by_rows_when_groups_of_variables_were_joined_between_them()
 
 
 @pytest.mark.parametrize("how", ["by run", "alone"])
+@pytest.mark.sample(2)
 def test_a_step_that_run_is_given_or_that_runs_alone_changes_rows_too(how: str) -> None:
     usual, other = [Training(sd.OneDeviceStrategy(), lambda: sd.Optimizer(optax.adam(0.1), lazy_rows=True)) for _ in range(2)]
     step = sd.function(other._replica)

@@ -63,6 +63,7 @@ def expected(**options: Any) -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize("length", [5, None])
+@pytest.mark.sample(2)
 def test_a_loader_is_read_again_in_each_epoch(length: int | None) -> None:
     loader = DataLoader(length)
     found = mirrored().fit(loader, epochs=3, verbose=0).history
