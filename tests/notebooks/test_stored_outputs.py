@@ -77,7 +77,6 @@ def test_storing_twice_changes_nothing_the_second_time(tool: Any, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["import warnings; warnings.warn('stray')", "1 / 0"])
-@pytest.mark.sample(2)
 def test_storing_a_lesson_that_warns_or_fails_leaves_it_as_it_was(tool: Any, tmp_path: Path, source: str) -> None:
     path = write_tiny(tmp_path / "bad.ipynb", [source])
     before = path.read_bytes()

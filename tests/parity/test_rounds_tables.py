@@ -48,7 +48,6 @@ T4 = {0: 0.3051, 1: 0.423, 2: 0.505, 4: 0.584, 8: 0.639, 16: 0.667, 64: 0.692}
 
 
 @pytest.mark.parametrize("staleness", [0, 8])
-@pytest.mark.sample(2)
 def test_t4_stale_synchronous_parallel(staleness: int) -> None:
     found = iterations_per_s(500, RARELY_SLOW, mode="bounded", staleness=staleness)
     assert found == pytest.approx(T4[staleness], rel=0.05)

@@ -130,7 +130,6 @@ HUNDRED_MB = 100_000_000
 
 
 @pytest.mark.parametrize(("workers", "expected"), [(1, 0.100), (16, 0.100), (32, 0.200), (100, 0.625)])
-@pytest.mark.sample(2)
 def test_t5_rounds_of_a_dense_model_with_16_servers(workers: int, expected: float) -> None:
     assert lockstep_round_s(workers, 16, HUNDRED_MB) == pytest.approx(expected, rel=1e-9)
 

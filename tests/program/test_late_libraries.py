@@ -107,7 +107,6 @@ except Exception as error:
         ("from simdist import keras", "{'worker:0': [0.5, 1.0], 'worker:1': [0.5, 1.0]}"),
     ],
 )
-@pytest.mark.sample(2)
 def test_launched_mains_that_import_keras_in_their_scope(line: str, printed: str) -> None:
     done = subprocess.run([sys.executable, "-c", LAUNCHED.format(line=line)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(printed)

@@ -29,7 +29,6 @@ def weights(model: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
-@pytest.mark.sample(2)
 def test_a_copy_of_a_model_trains_on_under_its_strategy_and_leaves_the_model_alone(copied: Callable[[Any], Any]) -> None:
     strategy = sd.MirroredStrategy(2)
     model = trained(strategy)

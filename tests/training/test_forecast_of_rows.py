@@ -74,7 +74,7 @@ def test_tables_of_several_sizes_travel_at_the_same_time(monkeypatch: pytest.Mon
     assert forecast == pytest.approx(taken, rel=1e-6)
 
 
-@pytest.mark.sample(at_most=1)
+@pytest.mark.sample
 @pytest.mark.parametrize("servers", [2, 3])
 @pytest.mark.parametrize("model", [dense, embedded])
 def test_updates_are_confirmed_when_the_next_server_has_them(monkeypatch: pytest.MonkeyPatch, model: Any, servers: int) -> None:

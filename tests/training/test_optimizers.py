@@ -230,7 +230,6 @@ def scaled(**options: Any) -> Any:
 
 
 @pytest.mark.parametrize("strategy", ["replicas", "shards"])
-@pytest.mark.sample(2)
 def test_steps_with_infinite_gradients_are_skipped_and_the_loss_scale_moves(strategy: str) -> None:
     with STRATEGIES[strategy]().scope():
         model = model_of(keras, scaled(global_clipnorm=0.5))

@@ -88,7 +88,6 @@ def test_one_device_gives_the_numbers_of_plain_keras_run_eagerly() -> None:
 
 
 @pytest.mark.parametrize("name", ["one device", "servers"])
-@pytest.mark.sample(2)
 def test_a_layer_sees_the_rows_of_each_step(name: str) -> None:
     seen: list[Any] = []
     model, _ = trained(STRATEGIES[name](), True, seen.append)

@@ -73,7 +73,6 @@ def fitted(directory: Path, strategy: str, callbacks: list[Any], save_freq: Any 
 
 
 @pytest.mark.parametrize("strategy", ["mirrored", "server"])
-@pytest.mark.sample(2)
 def test_a_training_that_was_stopped_is_over_after_a_restore(strategy: str, tmp_path: Path) -> None:
     def stop() -> Any:
         return keras.callbacks.EarlyStopping("loss", patience=1, min_delta=100.0)
@@ -86,7 +85,6 @@ def test_a_training_that_was_stopped_is_over_after_a_restore(strategy: str, tmp_
 
 
 @pytest.mark.parametrize("strategy", ["mirrored", "server"])
-@pytest.mark.sample(2)
 def test_a_training_that_was_stopped_within_an_epoch_ends_with_it(strategy: str, tmp_path: Path) -> None:
     expected = fitted(tmp_path / "whole", strategy, [StopsAt(6), Interrupt()], 1)
     assert expected[2] == 6, "the second batch of the second epoch"
@@ -95,7 +93,7 @@ def test_a_training_that_was_stopped_within_an_epoch_ends_with_it(strategy: str,
     assert fitted(tmp_path / "parts", strategy, [StopsAt(6), Interrupt()], 1) == expected
 
 
-@pytest.mark.sample(at_most=1)
+@pytest.mark.sample
 @pytest.mark.parametrize("save_freq", ["epoch", 3])
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("shared", [False, True])

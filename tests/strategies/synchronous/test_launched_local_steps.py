@@ -39,7 +39,6 @@ def loss(weights: Any) -> float:
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.sample(2)
 def test_all_mains_read_and_save_what_they_validate_and_evaluate_what_their_own_replicas_have(devices: int, tmp_path: Path) -> None:
     path = tmp_path / "saved.weights.h5"
 

@@ -103,7 +103,6 @@ def test_an_epoch_without_validation_is_not_saved_as_the_best(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.sample(2)
 def test_of_launched_mains_the_chief_leaves_a_file_and_the_others_none(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
