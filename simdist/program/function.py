@@ -177,10 +177,10 @@ class StepFunction:
             tracer.has_duration = self.seconds is not None
             tracer.may_be_traced_again = True
             program = self._program_of(tracer, call, has_example)
-            if not (tracer.looped or batches.ended or tracer.common_reads):
+            if not (batches.ended or tracer.looped or tracer.common_reads):
                 return program
-            taken = {"ended": frozenset(batches.ended), "looped": frozenset(tracer.looped)}
-            return replace(program, **taken, common_reads=frozenset(tracer.common_reads))
+            ended, looped, common_reads = map(frozenset, (batches.ended, tracer.looped, tracer.common_reads))
+            return replace(program, ended=ended, looped=looped, common_reads=common_reads)
 
         while True:
             self.traces += 1

@@ -1,7 +1,7 @@
 """Which batches a step takes of its iterators: it is traced with them, and its program fits calls that have the same.
 
 A loop over an iterator, ``for batch in iterator``, is written out when the step is traced: as many times as there are batches left, or
-until it is left. Where fewer batches are left, the step is traced anew.
+until the loop stops by itself, as at a ``break``. Where fewer batches are left than it took, the step is traced anew.
 
 Invariant: a program that was traced to the end of an iterator runs only where exactly as many batches are left; of more it would leave
 some without a word, and of fewer the loop would have been shorter.
@@ -38,6 +38,8 @@ class TakenBatches:
 def fits(program: Program, call: BoundCall) -> bool:
     """Whether the next batches of the call's iterators have the signatures that the program was traced with.
 
+    A program that reads as one value what replicas have assigned differently meanwhile fits no call.
+
     Raises:
         StopIteration: an iterator that the step does not loop over has not enough elements left for one step.
     """
@@ -48,7 +50,7 @@ def fits(program: Program, call: BoundCall) -> bool:
         position = taken.get(iterator, 0)
         taken[iterator] = position + 1
         if iterator in program.ended | program.looped and _ends_at(call.iterators[iterator], position):
-            return False  # a loop that was left after some batches when it was traced ends with fewer now
+            return False  # the loop is shorter now
         if call.iterators[iterator].peek(position).signature != signature:
             return False
     return not program.ended or all(_ends_at(call.iterators[iterator], taken.get(iterator, 0)) for iterator in program.ended)

@@ -27,10 +27,8 @@ class TracedIterator:
         self.tracer = tracer
         self.number = number
         self.distributed = distributed
-        self._in_loop = False
 
     def __iter__(self) -> TracedIterator:
-        self._in_loop = True
         self.tracer.looped.add(self.number)
         return self
 
@@ -41,7 +39,7 @@ class TracedIterator:
                 "strategy.run(fn, args=(next(iterator),))."
             )
         batch = self.tracer.next_batch(self.number)
-        if self._in_loop and self.tracer.taken[self.number] > LONGEST_LOOP:
+        if self.number in self.tracer.looped and self.tracer.taken[self.number] > LONGEST_LOOP:
             raise InvalidArgumentError(
                 f"A loop over an iterator takes more than {LONGEST_LOOP:,} batches in one step, which would all be written out in one "
                 "program. Let the step take one batch, and loop outside of it; or let it take some: for _ in range(n): next(iterator)."
