@@ -11,7 +11,8 @@ back from cause to cause:
   sends: where the lane of the device began nothing, that of the task counts. Otherwise it was a wait.
 
 A ``closure`` ends with its last part, so it is on the path only if it has none. A span without duration decides nothing
-and is never on it. A record without a cause ends the walk: what came before it is a wait.
+and is never on it. A fault waits for nothing: before a crash, the walk goes on with what the task had done last. Another record
+without a cause ends the walk: what came before it is a wait.
 
 Gradients that travel while their kernel still runs (on the lane of a device's network) are recorded before it, and cannot
 name it. Where nothing else was their cause, the kernels of those who took part were: of the replica that took longest.
@@ -33,7 +34,7 @@ import numpy as np
 
 from simdist.trace.by_key import sum_by_key
 from simdist.trace.event_log import EventLog
-from simdist.trace.records import NETWORK, NO_CAUSE, Span
+from simdist.trace.records import NETWORK, NO_CAUSE, Instant, Span
 
 __all__ = ["CriticalPath", "Segment", "critical_path"]
 
@@ -140,6 +141,7 @@ class _Walk:
         spans = trace.spans
         self.trace = trace
         self.lane, self.start_s, self.end_s = spans.lane, spans.start, spans.end
+        self._numbers = trace.span_numbers()
         # Read one by one, and the path may be short beside the log: views that give Python's numbers, not lists of all.
         self.starts_s, self.ends_s, self.before = self.start_s.data, self.end_s.data, self._rows_before().data
 
@@ -153,6 +155,8 @@ class _Walk:
         reached_s = self.ends_s[row]
         while True:
             cause = self.before[row]
+            if cause < 0:
+                cause = self._before_fault(row)
             ended_s = min(self.ends_s[cause], reached_s) if cause >= 0 else 0.0
             begin_s = max(self.starts_s[row], ended_s)
             if reached_s > begin_s:
@@ -165,17 +169,36 @@ class _Walk:
 
     def _rows_before(self) -> np.ndarray:
         """For each span the row of the last span that it waited for, or -1: int64. Instants on the way stand for what caused them."""
-        cause, number, row_of = self.trace.spans.cause, self.trace.span_numbers(), self.trace.span_rows()
+        cause, number, row_of = self.trace.spans.cause, self._numbers, self.trace.span_rows()
         known = np.flatnonzero((cause > NO_CAUSE) & (cause < number))  # nothing waits for what was recorded after it
         before = np.full(len(cause), NO_CAUSE)
         before[known] = row_of[cause[known]]
-        instants = dict(zip(self.trace.instants.numbers(), self.trace.instants, strict=True))
         for row in known[before[known] < 0].tolist():
-            reached, effect = int(cause[row]), int(number[row])
-            while reached in instants and reached < effect:
-                reached, effect = instants[reached].cause, reached
+            reached, effect = self._through_instants(int(cause[row]), int(number[row]))
             before[row] = row_of[reached] if NO_CAUSE < reached < effect else NO_CAUSE
         return before
+
+    def _through_instants(self, reached: int, effect: int) -> tuple[int, int]:
+        """From the number of a cause and of its effect, back to the first cause that is no instant, or -1, and its effect."""
+        while reached in self._instants and reached < effect:
+            reached, effect = self._instants[reached].cause, reached
+        return reached, effect
+
+    def _before_fault(self, row: int) -> int:
+        """Where a fault is the first cause of a span: the row of what its lane, or one of its devices, had recorded last; or -1."""
+        reached, first = self._through_instants(int(self.trace.spans.cause[row]), int(self._numbers[row]))
+        if reached != NO_CAUSE or first not in self._instants:
+            return NO_CAUSE
+        lane = self._instants[first].lane
+        codes = [code for code, text in enumerate(self.trace.names.texts) if text == lane or text.startswith(f"{lane}/")]
+        earlier = self.lane[: int(np.searchsorted(self._numbers, first))]
+        rows = np.flatnonzero(np.isin(earlier, codes))
+        return int(rows[-1]) if len(rows) else NO_CAUSE
+
+    @cached_property
+    def _instants(self) -> dict[int, Instant]:
+        """All instants by number."""
+        return dict(zip(self.trace.instants.numbers(), self.trace.instants, strict=True))
 
     def _fill(self, parts: list[Part], cause: int, from_s: float, until_s: float) -> bool:
         """Between a cause and its effect: what the cause's lane, or that of its task, did next, if it lasted until then."""

@@ -174,6 +174,27 @@ def test_down_time_is_on_the_path_and_instants_lead_through() -> None:
     assert trace.critical_path().waited_s == 0.5
 
 
+@pytest.mark.parametrize("lane", ["worker:0", "worker:0/gpu:1"])
+def test_before_a_fault_comes_what_its_task_did_last(lane: str) -> None:
+    trace = Trace()
+    compute = trace.span(lane, "compute", "step", 0.0, 1.0)
+    trace.span("worker:00", "compute", "step", 0.0, 1.25)
+    crash = trace.instant("worker:0", "crash", "crash of worker:0", 1.5)
+    trace.span("worker:0", "input", "recorded later", 0.5, 1.0, cause=compute)
+    detect = trace.instant("worker:0", "detect", "worker:0 is down", 2.0, cause=crash)
+    down = trace.span("worker:0", "down", "down", 1.5, 4.0, cause=detect)
+    trace.span("worker:0", "compute", "step", 4.0, 5.0, cause=down)
+    assert on_path(trace) == [(lane, "compute", 0.0, 1.0), ("worker:0", "down", 1.5, 4.0), ("worker:0", "compute", 4.0, 5.0)]
+
+
+def test_fault_of_a_task_that_had_done_nothing_ends_the_walk() -> None:
+    trace = Trace()
+    trace.span("worker:1", "compute", "step", 0.0, 1.0)
+    crash = trace.instant("worker:0", "crash", "crash of worker:0", 1.5)
+    trace.span("worker:0", "down", "down", 1.5, 4.0, cause=crash)
+    assert on_path(trace) == [("worker:0", "down", 1.5, 4.0)]
+
+
 def test_cause_that_was_recorded_later_is_not_followed() -> None:
     trace = Trace()
     trace.span("worker:0", "compute", "step", 0.0, 1.0, cause=7)
@@ -238,6 +259,39 @@ def test_path_of_a_run_explains_all_but_the_closures_on_their_way(workers: int) 
     assert path.end_s == cluster.trace.spans[-1].end_s
     assert {round(part.waited_s, 12) for part in path.segments} == {0.0, 5e-5, 1e-4}
     assert path.seconds.keys() == {"read", "compute", "update", "apply"}
+
+
+def closures_around_a_crash(pause_s: float) -> sd.Cluster:
+    """Closures on one worker, which crashes after the first of them and is down for a second; the others come after a pause."""
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, numerics="off")
+    cluster.faults.crash("worker:0", at=0.0005, restart_after=1.0)
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        w = sd.Variable(np.zeros((10, 1), np.float32), name="w")
+
+    @sd.function
+    def step() -> None:
+        w.assign_add(w.value * 0.5)
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    for closures in (1, 2):
+        for _ in range(closures):
+            coordinator.schedule(step)
+        coordinator.join()
+        sd.sleep(pause_s, cluster)
+    return cluster
+
+
+def test_closure_that_waited_for_its_worker_has_the_down_time_on_its_path() -> None:
+    path = closures_around_a_crash(pause_s=0.0).trace.critical_path()
+    check_tiling(path)
+    assert path.seconds["down"] == pytest.approx(1.0, rel=1e-12)
+    assert path.segments[0].start_s < 1e-4  # the walk goes on before the crash
+    assert path.waited_s < 0.001
+
+
+def test_closure_that_came_after_the_restart_has_not_waited_for_it() -> None:
+    assert "down" not in closures_around_a_crash(pause_s=2.0).trace.critical_path().seconds
 
 
 def test_summary_says_what_the_path_is_made_of() -> None:

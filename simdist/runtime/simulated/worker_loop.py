@@ -56,6 +56,7 @@ class WorkerLoop:
         self.process = process
         self.devices = WorkerDevices(world, task, local)
         self.sent = 0  # closures, by the chief
+        self.up_s = 0.0  # when the chief heard last that it is up again
         self.inbox: deque[ClosureCall] = deque()
         self.running: ClosureCall | None = None
         self.steps: ClosureSteps | None = None
@@ -121,6 +122,8 @@ class WorkerLoop:
         self.sent += 1
         closure.ordinal = self.sent
         closure.cause = self.world.chief.processor.last
+        if self.up_s == self.world.clock.now:  # the closure has waited for this worker
+            closure.cause = max(closure.cause, self.task.processor.last)
         self.world.routes.post(self.world.chief, self.task, "closure", self._arrived, closure, closure.unheard)
         return closure
 

@@ -98,6 +98,7 @@ class SimulatedWorkers:
                 self._away[decision.task] = decision.incarnation
                 self._tell_servers(decision.task, decision.incarnation, loop.sent)
             case MemberChange.UP:
+                loop.up_s = self.world.now
                 if self._away.pop(decision.task, None) == decision.incarnation:
                     self.world.routes.post(self.world.chief, loop.task, "notice", loop.replaced, loop.sent)
             case _:
