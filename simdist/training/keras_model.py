@@ -17,6 +17,7 @@ from simdist.program.function import StepFunction
 from simdist.program.narrowing import require_numbers
 from simdist.strategies.base import Strategy
 from simdist.training.metric_logs import MetricLog
+from simdist.training.missing_targets import explained_without_targets
 from simdist.training.position import TrainingPosition
 from simdist.variables.optimizer import Optimizer
 
@@ -119,7 +120,8 @@ class StrategyModel(keras.Model):
         for leaf in keras.tree.flatten(data):
             if is_array(leaf):
                 require_numbers(leaf.dtype.name, "a batch")  # Keras' own error does not say what has the dtype
-        self._symbolic_build(data_batch=data)
+        with explained_without_targets(self.name, keras.utils.unpack_x_y_sample_weight(data)[1]):
+            self._symbolic_build(data_batch=data)
 
     def simdist_has_layers(self) -> bool:
         """Whether all layers have their variables: a model whose layers make theirs at its first call may say before that it is built."""
@@ -141,13 +143,15 @@ class StrategyModel(keras.Model):
 
     def simdist_loss(self, x: Tree, y: Tree, y_pred: Tree, sample_weight: Tree, training: bool) -> Tensor:
         """The compiled loss, or what the user's own ``compute_loss`` gives, which may know no `training`."""
-        return self._compute_loss(x, y, y_pred, sample_weight, training=training)
+        with explained_without_targets(self.name, y):
+            return self._compute_loss(x, y, y_pred, sample_weight, training=training)
 
     def simdist_update_metrics(self, loss: Array, rows: int, y: Tree, y_pred: Tree, sample_weight: Tree) -> None:
         """Count a batch of rows in the mean loss, and in the compiled metrics."""
         self._loss_tracker.update_state(loss, sample_weight=rows)
         if self._compile_metrics is not None:
-            self._compile_metrics.update_state(y, y_pred, sample_weight)
+            with explained_without_targets(self.name, y):
+                self._compile_metrics.update_state(y, y_pred, sample_weight)
 
     def simdist_forward(self, x: Tree) -> Tree:
         """The outputs for x, without training."""

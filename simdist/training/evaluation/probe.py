@@ -25,6 +25,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.additive import adds_up
 from simdist.training.arguments import explaining_fixed_batches
 from simdist.training.keras_model import StrategyModel, strategy_of
+from simdist.training.missing_targets import explained_without_targets
 from simdist.training.step import Example
 from simdist.variables.keras_objects import KerasVariable
 
@@ -80,7 +81,9 @@ def _probe_test(model: StrategyModel, batch: Example) -> Probe:
         logs, (_, after, counted) = model.test_step((trained, state, counts), data)
         return after, logs, counted
 
-    traced, (_, logs, _) = jaxpr_and_shapes_of(step, _avals(model.trainable_variables), _avals(others), _avals(metrics), _shapes(batch))
+    with explained_without_targets(model.name, unpack_x_y_sample_weight(batch.value())[1]):
+        given = _avals(model.trainable_variables), _avals(others), _avals(metrics), _shapes(batch)
+        traced, (_, logs, _) = jaxpr_and_shapes_of(step, *given)
     changed = _changed(traced, others, len(model.trainable_variables))
     names = set(logs) if isinstance(logs, dict) else None
     before = len(model.trainable_variables) + len(others)
