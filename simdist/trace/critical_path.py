@@ -10,9 +10,9 @@ back from cause to cause:
   lasted until then: the message of an ``update`` that was on its way to the server. What a device has made, its task
   sends: where the lane of the device began nothing, that of the task counts. Otherwise it was a wait.
 
-A ``closure`` ends with its last part, so it is on the path only if it has none. A span without duration decides nothing
-and is never on it. A fault waits for nothing: before a crash, the walk goes on with what the task had done last. Another record
-without a cause ends the walk: what came before it is a wait.
+A ``closure`` ends with its last part, so it is on the path only if it has none. A ``dropped`` one, or a span without duration,
+decides nothing and is never on it. A fault waits for nothing: before a crash, the walk goes on with what the task had done
+last. Another record without a cause ends the walk: what came before it is a wait.
 
 Gradients that travel while their kernel still runs (on the lane of a device's network) are recorded before it, and cannot
 name it. Where nothing else was their cause, the kernels of those who took part were: of the replica that took longest.
@@ -38,7 +38,8 @@ from simdist.trace.records import NETWORK, NO_CAUSE, Instant, Span
 
 __all__ = ["CriticalPath", "Segment", "critical_path"]
 
-CONTAINER = "closure"
+DROPPED = "dropped"
+CONTAINERS = ("closure", DROPPED)
 NO_LANE = -1
 
 Part = tuple[int, float, float]  # row, start_s, end_s
@@ -148,7 +149,8 @@ class _Walk:
     def parts(self) -> list[Part]:
         """What is on the path, the last first."""
         parts: list[Part] = []
-        lasting = np.flatnonzero(self.end_s > self.start_s)
+        dropped = self.trace.names.codes.get(DROPPED, -1)
+        lasting = np.flatnonzero((self.end_s > self.start_s) & (self.trace.spans.category != dropped))
         if not len(lasting):
             return parts
         row = int(lasting[::-1][np.argmax(self.end_s[lasting][::-1])])  # of those that end last, the one recorded last
@@ -257,8 +259,8 @@ class _Walk:
 
     @cached_property
     def _by_begin(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of all spans but closures, by lane and start: rows, lanes, starts in virtual seconds."""
+        """Rows of all spans but whole closures, by lane and start: rows, lanes, starts in virtual seconds."""
         spans = self.trace.spans
-        rows = np.flatnonzero(spans.category != self.trace.names.codes.get(CONTAINER, -1))
+        rows = np.flatnonzero(~np.isin(spans.category, [self.trace.names.codes.get(name, -1) for name in CONTAINERS]))
         order = rows[np.lexsort((self.start_s[rows], self.lane[rows]))]
         return order, self.lane[order], self.start_s[order]

@@ -38,6 +38,7 @@ class MarkStyle:
 # Hues that people with any of the common colour deficiencies tell apart (after Okabe and Ito); order of the legend.
 SPAN_STYLES = {
     "closure": SpanStyle("#7a8ca0", level=0),
+    "dropped": SpanStyle("#c98a6b", level=0),
     "setup": SpanStyle("#b3925a"),
     "input": SpanStyle("#e69f00"),
     "read": SpanStyle("#56b4e9"),

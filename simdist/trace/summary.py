@@ -42,7 +42,7 @@ from simdist.trace.summary_records import (
 
 __all__ = ["summary", "utilisation_by_task"]
 
-NOT_WORK = ("closure", "down", "input", "wait")
+NOT_WORK = ("closure", "down", "dropped", "input", "wait")
 DEVICE_WORK = ("compute", "apply")
 
 

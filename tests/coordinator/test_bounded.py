@@ -267,6 +267,9 @@ def test_the_gradient_of_a_backup_worker_is_dropped_and_its_closure_runs_again()
     assert with_backup.weights["count"] == without.weights["count"] == 40.0
     retries = [mark for mark in with_backup.cluster.trace.instants.where(category="retry") if mark.lane == "worker:3"]
     assert retries and not list(without.cluster.trace.instants.where(category="retry"))
+    dropped = list(with_backup.cluster.trace.spans.where(category="dropped"))
+    assert [(span.lane, span.facts["closure"]) for span in dropped] == [(mark.lane, mark.facts["closure"]) for mark in retries]
+    assert not list(without.cluster.trace.spans.where(category="dropped"))
     assert with_backup.cluster.now < without.cluster.now
 
 

@@ -164,6 +164,13 @@ def test_closure_stands_for_itself_only_without_parts() -> None:
     assert on_path(trace) == [("worker:0", "compute", 0.0, 1.0), ("worker:0", "closure", 2.0, 3.0)]
 
 
+def test_closure_that_was_dropped_decides_nothing() -> None:
+    trace = Trace()
+    trace.span("worker:0", "compute", "step", 0.0, 1.0)
+    trace.span("worker:1", "dropped", "closure 1", 0.0, 2.0)
+    assert on_path(trace) == [("worker:0", "compute", 0.0, 1.0)]
+
+
 def test_down_time_is_on_the_path_and_instants_lead_through() -> None:
     trace = Trace()
     compute = trace.span("worker:0", "compute", "step", 0.0, 1.0)

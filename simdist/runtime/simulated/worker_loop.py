@@ -65,6 +65,7 @@ class WorkerLoop:
         self.given_up: ClosureCall | None = None  # whose steps are not taken when the code of users has ended that runs for it
         self.context = TaskContext()
         self.kind = world.trace.kind(task.name, "closure", "closure {closure}", {"closure": int})
+        self.dropped = world.trace.kind(task.name, "dropped", "closure {closure}", {"closure": int})
 
     def start(self, _: Task | None = None) -> None:
         """Begin the present incarnation."""
@@ -102,6 +103,7 @@ class WorkerLoop:
             self.given_up = self.running
             self.waits.open(self._replaced_error())
         elif self.steps is not None and self.steps.is_under_way:
+            self._note(self.dropped, self.running)
             self.killed()
             self._go_to_next()
         else:
@@ -177,10 +179,14 @@ class WorkerLoop:
             if debugging.is_on():
                 debugging.report(error, f"closure {closure.number}", name, self.task.incarnation, closure.step, world.now)
                 world.clock.interrupt_driver(error)
-        processor = self.task.processor
-        closure.cause = processor.last = world.trace.add(self.kind, closure.began_s, world.clock.now, closure.number, 0.0, processor.last)
+        kind = self.dropped if closure is self.given_up else self.kind
+        closure.cause = self.task.processor.last = self._note(kind, closure)
         world.routes.post(self.task, world.chief, "closure_reply", closure.reply, None, closure.unheard)
         self._go_to_next()
+
+    def _note(self, kind: int, closure: ClosureCall) -> int:
+        """Record a closure that has ended; returns the number of the record."""
+        return self.world.trace.add(kind, closure.began_s, self.world.clock.now, closure.number, 0.0, self.task.processor.last)
 
     def _go_to_next(self) -> None:
         self.running = self.steps = self.given_up = None
@@ -209,6 +215,7 @@ class WorkerLoop:
                 closure.value = found
                 self._finish(closure, None)
             elif closure is self.given_up:
+                self._note(self.dropped, closure)
                 self._go_to_next()
             else:
                 self._step(closure, *found)

@@ -59,6 +59,11 @@ class Scene:
     def value(self, task: str) -> float:
         return float(self.numbers[task].numpy())
 
+    def closures(self) -> list[tuple[str, float, float]]:
+        """Closures that have ended or were dropped: which, start and end in virtual seconds."""
+        spans = self.world.trace.spans
+        return [(span.category, span.start_s, span.end_s) for span in spans if span.category in ("closure", "dropped")]
+
     @property
     def is_clean(self) -> bool:
         return not any(task.calls for task in self.world.tasks.values()) and all(not link.flows for link in self.world.fabric.links())
@@ -127,6 +132,19 @@ def test_an_answer_that_comes_after_a_step_was_dropped_has_no_effect(scene: Scen
     assert scene.is_clean
     scene.call("ps:0").wait()
     assert scene.value("ps:0") == 1
+    dropped, ended = scene.closures()
+    assert dropped == ("dropped", LATENCY_S, pytest.approx(LATENCY_S * 1.5))
+    assert ended[0] == "closure" and ended[1] > 20.0
+
+
+def test_a_function_whose_closure_was_given_away_meanwhile_is_shown_as_dropped(scene: Scene) -> None:
+    def sleeps(worker: Worker) -> None:
+        scene.engine.sleep(3.0)
+
+    scene.driver.call_function("worker:0", sleeps)
+    scene.at(1.0, lambda: scene.pool.loops["worker:0"].replaced(1))
+    scene.driver.call_function("worker:0", sleeps).wait()
+    assert [(category, end_s - start_s) for category, start_s, end_s in scene.closures()] == [("dropped", 3.0), ("closure", 3.0)]
 
 
 @pytest.mark.parametrize("believed_down", [True, False])
