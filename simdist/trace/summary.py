@@ -57,7 +57,7 @@ def summary(trace: EventLog) -> Summary:
         ``spans`` and ``instants`` (counts by category), and
 
         - ``lanes``: for each lane ``busy_s`` (it computed, read, sent or received; it did not wait), ``utilisation`` (share of the run in
-          which it was busy, 0 to 1),
+          which it was busy, 0 to 1; what a worker had under way when it died, or when it dropped its closure, counts in neither),
           ``seconds`` by category (``down`` of a task that was not restarted: until the last record), ``bytes_sent``;
         - ``tasks``: for each task ``utilisation`` (share of the run in which its devices computed) and ``bytes_sent``;
         - ``links``: bytes by name of the link, of those that have carried any;
