@@ -1,10 +1,10 @@
 """The stories of failures: from a crash to the restart, with what was run again because of it.
 
-A failure is a ``crash`` instant. It is *detected* and *restarted* by the first ``detect`` and ``restart`` instant of
-the same lane that was recorded after it and before the lane's next crash. The closures retried for it are the
-``retry`` instants of that lane up to its restart, or up to the detection where that came later (or its next crash, or the
-end of the run); one of another lane may name the lane in a fact ``task``. The ``rollback`` instants of the lane before its
-next crash say how many updates of its variables were undone.
+A failure is a ``crash`` instant; that of a task which is down already is part of the story of the failure before it. It is *detected*
+and *restarted* by the first ``detect`` and ``restart`` instant of the same lane that was recorded after it and before the lane's next
+failure. The closures retried for it are the ``retry`` instants of that lane up to its restart, or up to the detection where that came
+later (or its next failure, or the end of the run); one of another lane may name the lane in a fact ``task``. The ``rollback`` instants of
+the lane before its next failure say how many updates of its variables were undone.
 
 Invariant: a moment that never came is None.
 
@@ -44,7 +44,7 @@ def failures(instants: Sequence[Instant]) -> list[Failure]:
         instants: all instants of the run, in the order in which they were recorded.
 
     Returns:
-        One failure for each crash.
+        One failure for each crash of a task that was up.
 
     Example:
         >>> crash = Instant("worker:0", "crash", "crash of worker:0", 1.0, {})
@@ -53,16 +53,25 @@ def failures(instants: Sequence[Instant]) -> list[Failure]:
         3.0
     """
     found = _Instants(instants)
-    return [found.failure(row) for row, item in enumerate(instants) if item.category in DEATHS]
+    return [found.failure(row) for row in found.deaths]
 
 
 class _Instants:
-    """The rows of instants by lane and category, so that no failure looks at those of others."""
+    """The rows of instants by lane and category, so that no failure looks at those of others; `deaths` are those of tasks that were up."""
 
     def __init__(self, instants: Sequence[Instant]) -> None:
         self.instants = instants
         self.rows: dict[tuple[str, str], list[int]] = {}
+        self.deaths: list[int] = []
+        down: set[str] = set()
         for row, item in enumerate(instants):
+            if item.category in DEATHS:
+                if item.lane in down:
+                    continue
+                down.add(item.lane)
+                self.deaths.append(row)
+            elif item.category == "restart":
+                down.discard(item.lane)
             self.rows.setdefault(_key(item), []).append(row)
         self.times_s = [item.time_s for item in instants]
         self.in_order = all(first_s <= second_s for first_s, second_s in pairwise(self.times_s))

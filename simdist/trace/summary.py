@@ -66,8 +66,8 @@ def summary(trace: EventLog) -> Summary:
           ``utilisation`` by applying them, ``bytes_received`` (None where it shares its port) and ``bytes_sent``;
         - ``queues``: for each lane with a counter ``queue`` its ``mean`` over time and its ``max``;
         - ``critical_path``: ``end_s``, ``waited_s``, ``segments`` (how many) and ``seconds`` by category;
-        - ``failures``: for each crash ``task``, ``time_s``, ``detected_s``, ``restarted_s``, ``recovery_s`` from crash to
-          restart, ``retried_closures``, ``rolled_back_updates`` (of all groups of variables of a server, by its return).
+        - ``failures``: for each crash of a task that was up ``task``, ``time_s``, ``detected_s``, ``restarted_s``, ``recovery_s`` (from
+          crash to restart), ``retried_closures``, ``rolled_back_updates`` (of all groups of variables of a server, by its return).
 
         Times are virtual seconds.
 

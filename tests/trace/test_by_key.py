@@ -113,11 +113,14 @@ def plain_failures(instants: list[Instant]) -> list[tuple[float | None, float | 
     """When each crash was detected, when its task was back, and how many closures were run again."""
     found: list[tuple[float | None, float | None, int]] = []
     for row, crash in enumerate(instants):
-        if crash.category not in ("crash", "lose_host"):
+        before = [
+            item.category for item in instants[:row] if item.lane == crash.lane and item.category in ("crash", "lose_host", "restart")
+        ]
+        if crash.category not in ("crash", "lose_host") or before[-1:] in (["crash"], ["lose_host"]):
             continue
         detected_s, restarted_s, retries_s = None, None, list[float]()
         for item in instants[row + 1 :]:
-            if item.lane == crash.lane and item.category in ("crash", "lose_host"):
+            if item.lane == crash.lane and item.category in ("crash", "lose_host") and restarted_s is not None:
                 break
             if item.lane == crash.lane and item.category == "detect" and detected_s is None:
                 detected_s = item.time_s

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import simdist as sd
 from simdist.trace import Trace, format_summary
 
 
@@ -103,6 +104,7 @@ def test_updates_that_a_server_rolls_back_count_for_its_crash() -> None:
     trace.instant("ps:1", "rollback", "of another server", 1.5, variables="b", version=2, updates=1)
     trace.instant("ps:0", "rollback", "3 updates rolled back", 2.0, variables="a", version=4, updates=3)
     trace.instant("ps:0", "rollback", "1 updates rolled back", 2.0, variables="c", version=6, updates=1)
+    trace.instant("ps:0", "restart", "restart", 2.5)
     trace.instant("ps:0", "crash", "crash", 3.0)
     trace.instant("ps:0", "rollback", "2 updates rolled back", 4.0, variables="a", version=8, updates=2)
     assert [failure["rolled_back_updates"] for failure in trace.summary()["failures"]] == [4, 2]
@@ -127,15 +129,25 @@ def test_failure_that_was_never_repaired_has_no_recovery() -> None:
     assert (failure["detected_s"], failure["restarted_s"], failure["recovery_s"]) == (None, None, None)
 
 
-def test_second_crash_ends_the_story_of_the_first() -> None:
+def test_crash_after_a_restart_ends_the_story_of_the_first() -> None:
     trace = Trace()
     trace.instant("worker:0", "crash", "first", 1.0)
+    trace.instant("worker:0", "restart", "restarted", 1.5)
     trace.instant("worker:0", "crash", "second", 2.0)
     trace.instant("worker:0", "detect", "detected", 2.5)
     trace.instant("worker:0", "restart", "restarted", 3.0)
     first, second = trace.summary()["failures"]
-    assert (first["detected_s"], first["restarted_s"]) == (None, None)
+    assert (first["detected_s"], first["recovery_s"]) == (None, 0.5)
     assert (second["detected_s"], second["recovery_s"]) == (2.5, 1.0)
+
+
+def test_crash_of_a_task_that_is_down_belongs_to_the_story_of_the_first() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.crash("worker:1", at=1.0, restart_after=5.0)
+    cluster.faults.crash("worker:1", at=2.0, restart_after=5.0)
+    sd.sleep(10.0, cluster)
+    failure, down_s = only_failure(cluster.trace), cluster.trace.summary()["lanes"]["worker:1"]["seconds"]["down"]
+    assert (failure["time_s"], failure["restarted_s"], failure["recovery_s"]) == (1.0, 7.0, 6.0) and down_s == 6.0
 
 
 def test_empty_trace_has_a_summary_and_a_text() -> None:
