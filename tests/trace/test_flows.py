@@ -67,6 +67,16 @@ def test_recovery_of_a_run_is_one_chain() -> None:
     assert ("detect", "retry") in story
 
 
+def test_what_happens_on_a_task_that_is_down_is_no_cause_of_its_return() -> None:
+    cluster = sd.Cluster({"worker": 3})
+    cluster.faults.crash("worker:1", at=1.0, restart_after=5.0)
+    cluster.faults.partition("worker:1", "worker:2", at=2.0, until=3.0)
+    sd.sleep(10.0, cluster)
+    instants = cluster.trace.instants
+    story = [(instants[cause].category, instants[effect].category) for cause, effect in flows_of_instants(cluster.trace)]
+    assert story == [("crash", "restart")]
+
+
 def bound(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Arrows as Perfetto's importer ties them: to the record that was read last on the thread of each end."""
     last: dict[int, str] = {}

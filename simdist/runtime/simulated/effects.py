@@ -131,7 +131,7 @@ class SimulatedEffects:
 
     def note(self, category: str, task: str, text: str, **facts: object) -> None:
         number = self.world.trace.instant(task, category, text, self.world.now, cause=NO_CAUSE, **facts)
-        if task in self.world.tasks:
+        if task in self.world.tasks and self.world.tasks[task].alive:  # what is down is missed, and comes back, because of its crash
             self.world.tasks[task].trouble = number
 
     def at(self, second: float, function: Callable[[], None], awaited: bool = False) -> None:
