@@ -11,7 +11,7 @@ const FORGETTING = 0.98; // of the longest span, with every span
 
 export class BusyBins {
   private seconds = new Float64Array(BINS);
-  private readonly covered = new Map<number, Covered>();
+  private readonly covered = new Map<string, Covered>();
   longest = 0; // of late spans, seconds: so far before the present, spans may be missing that have not ended
   width: number; // of a bin, seconds
 
@@ -19,7 +19,7 @@ export class BusyBins {
     this.width = first;
   }
 
-  add(lane: number, start: number, duration: number): void {
+  add(lane: string, start: number, duration: number): void {
     const covered = this.covered.get(lane) ?? new Covered();
     this.covered.set(lane, covered);
     this.longest = Math.max(this.longest * FORGETTING, duration);
@@ -29,7 +29,7 @@ export class BusyBins {
   }
 
   /** The lanes that have worked. */
-  get lanes(): readonly number[] {
+  get lanes(): readonly string[] {
     return [...this.covered.keys()];
   }
 

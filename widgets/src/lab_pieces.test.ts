@@ -87,8 +87,8 @@ test("a thinned series keeps its ends and extremes", () => {
 test("busy shares are those of the spans, however often bins were doubled", () => {
   const bins = new BusyBins(1e-3);
   for (let i = 0; i < 1000; i++) {
-    bins.add(0, i, 0.5);
-    bins.add(1, i, 0.25);
+    bins.add("worker:0", i, 0.5);
+    bins.add("worker:1", i, 0.25);
   }
   const { values } = bins.shares(1000, 2);
   assert.ok(values.every((value) => Math.abs(value - 0.375) < 0.03), values.join());

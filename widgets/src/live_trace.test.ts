@@ -173,5 +173,6 @@ test("busy workers are those of all workers that work: no wait for input, and no
   near(share([span("worker:0", 0, 8)], workers), 0.25);
   near(share([span("worker:0", 0, 4), span("worker:0", 2, 6, "update"), span("worker:0", 0, 6, "read"), span("chief:0", 0, 8)], ["chief:0", "worker:0"]), 0.75);
   near(share([span("worker:0/gpu:0", 0, 8), span("worker:0/gpu:1", 0, 8, "wait"), span("worker:0", 0, 8, "wait")], ["worker:0"]), 0.5);
+  near(share([span("worker:0/network", 2, 6, "update"), span("worker:0", 0, 4)], ["worker:0"]), 0.75);
   near(share([span("worker:0", 0, 8, "wait")], workers), 0);
 });

@@ -12,7 +12,7 @@ import { DOWN_LEVEL, type Kind, type MarkKind, type TraceData, type TraceHeader 
 
 const WORK_LEVEL = 1;
 const INPUT = "input"; // is drawn as work, but is a wait, as in simdist/trace/summary.py
-const NETWORK = "/network"; // the end of the lanes of what a device sends while it computes
+const NETWORK = /\/network$/; // ends the lane of what a device sends while it computes: both are one worker
 const UPDATE = "apply"; // the kind of spans whose value is their staleness
 const RECENT = 20; // updates
 export const STALENESS = `staleness, mean of ${RECENT}`; // the series of all servers together
@@ -126,13 +126,13 @@ export class LiveTrace implements TraceData {
     }
     if (sort === SPAN && level >= DOWN_LEVEL) this.downRecords.push(record);
     const isWork = sort === SPAN && level === WORK_LEVEL && this.kinds[kind].name !== INPUT;
-    if (isWork && this.isWorker(this.lanes[lane])) this.busy.add(lane, start, duration);
+    if (isWork && this.isWorker(this.lanes[lane])) this.busy.add(this.lanes[lane].replace(NETWORK, ""), start, duration);
   }
 
   /** The share of the workers that was busy, up to a moment: of their devices, and of those that have done nothing yet. */
   busyShares(end: number): { times: number[]; values: number[] } {
-    const counted = new Set(this.busy.lanes.map((lane) => this.lanes[lane]));
-    for (const lane of this.lanes) if (lane.includes("/") && !lane.endsWith(NETWORK) && this.isWorker(lane)) counted.add(lane);
+    const counted = new Set(this.busy.lanes);
+    for (const lane of this.lanes) if (lane.includes("/") && !NETWORK.test(lane) && this.isWorker(lane)) counted.add(lane);
     const seen = new Set([...counted].map((lane) => lane.split("/", 1)[0]));
     const unseen = [...new Set([...this.tasks, ...this.lanes])].filter((lane) => !lane.includes("/") && this.isWorker(lane) && !seen.has(lane));
     return this.busy.shares(end, counted.size + unseen.length);
