@@ -22,6 +22,17 @@ test("work that goes on begins where the work before it ended, a down time with 
   assert.ok(work && Math.abs(work.start - (spans.start[last] + spans.duration[last])) < 1e-6);
 });
 
+test("a task that will be restarted is down until then", () => {
+  const source = new FixtureSource({ workers: 2, end_s: 0.05 });
+  source.advance(0.02);
+  const of = (state: "down" | "restarting"): unknown => {
+    source.over = { tasks: source.layout.tasks.map(({ name }) => (name === "worker:1" ? state : "idle")), since_s: source.layout.tasks.map(() => 0.012) };
+    return new OpenSpans(source).now().map(({ lane, start, end, isDown, color }) => [lane, start, end, isDown, color]);
+  };
+  assert.deepEqual(of("restarting"), of("down"));
+  assert.deepEqual((of("restarting") as unknown[][]).map(([lane, start, end, isDown]) => [lane, start, end, isDown]), [[laneOf(source, "worker:1"), 0.012, 0.02, true]]);
+});
+
 test("work does not begin before the task was last seen to do something else", () => {
   const source = new FixtureSource({ workers: 2, end_s: 0.05 });
   const open = new OpenSpans(source);

@@ -9,6 +9,7 @@ import type { OpenSpan } from "./timeline_painter.ts";
 import { DOWN_LEVEL } from "./trace_data.ts";
 
 const WORKING = new Set(["reading", "computing", "updating", "slow"]);
+const IS_DOWN = new Set(["down", "restarting"]);
 const DEADLY = new Set(["crash", "lose_host"]);
 const ROUNDING = 1e-6; // of a moment: lengths of spans have seven digits, and a crash ends what was under way
 
@@ -25,13 +26,13 @@ export class OpenSpans {
     this.look(tasks, now_s, branch);
     const trace = this.source.trace(branch);
     const lanes = new Map(trace.header.lanes.map((lane, index) => [lane, index]));
-    const crashes = tasks.includes("down") ? lastSerious(trace) : new Map<number, number>();
+    const crashes = tasks.some((state) => IS_DOWN.has(state)) ? lastSerious(trace) : new Map<number, number>();
     return tasks.flatMap((state, index): OpenSpan[] => {
       const lane = lanes.get(this.source.layout.tasks[index]?.name ?? "");
-      const isDown = state === "down";
+      const isDown = IS_DOWN.has(state);
       if (lane === undefined || (!isDown && !WORKING.has(state))) return [];
       const start = since_s[index] ?? (isDown ? crashes.get(lane) : Math.max(lastEnd(trace, lane, now_s), this.since[index]));
-      const color = colorOf(styleOf(state === "slow" ? "computing" : state), this.source.layout);
+      const color = colorOf(styleOf(isDown ? "down" : state === "slow" ? "computing" : state), this.source.layout);
       return start === undefined || start >= now_s ? [] : [{ lane, start, end: now_s, color, isDown }];
     });
   }
