@@ -19,7 +19,7 @@ __all__ = ["to_dataframe"]
 
 
 def to_dataframe(trace: EventLog) -> pandas.DataFrame:
-    """All spans of a trace as a pandas DataFrame, one row each, in the order in which they ended.
+    """All spans of a trace as a pandas DataFrame, one row each, in the order in which they were recorded.
 
     Args:
         trace: the log of a run.

@@ -68,7 +68,7 @@ def _lane_table(lanes: Mapping[str, LaneSummary]) -> list[str]:
             name,
             _seconds(lane["busy_s"]),
             f"{100 * lane['utilisation']:.1f} %",
-            f"{lane['bytes_sent']:,}",
+            _bytes(lane["bytes_sent"]),
             *(_seconds(lane["seconds"].get(category)) for category in categories),
         ]
         for name, lane in lanes.items()
@@ -87,8 +87,8 @@ def _server_table(servers: Mapping[str, ServerSummary]) -> list[str]:
             NEVER if server["max_staleness"] is None else str(server["max_staleness"]),
             _seconds(server["busy_s"]),
             f"{100 * server['utilisation']:.1f} %",
-            NEVER if server["bytes_received"] is None else f"{server['bytes_received']:,}",
-            f"{server['bytes_sent']:,}",
+            NEVER if server["bytes_received"] is None else _bytes(server["bytes_received"]),
+            _bytes(server["bytes_sent"]),
         ]
         for name, server in servers.items()
         if name in shown
@@ -120,7 +120,7 @@ def _devices(numbers: Summary) -> list[str]:
 
 def _links(numbers: Summary) -> list[str]:
     links = numbers["links"]
-    sent = ", ".join(f"{link} {amount:,}" for link, amount in _most(links).items())
+    sent = ", ".join(f"{link} {_bytes(amount)}" for link, amount in _most(links).items())
     return [f"bytes by link: {sent}{_others(links)}"] if sent else []
 
 
@@ -162,6 +162,11 @@ def _shares(shares: Mapping[str, float]) -> str:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{category} {count:,}" for category, count in counts.items()) or "none"
+
+
+def _bytes(amount: float) -> str:
+    """A part of a message may be a broken number of bytes: a third of it."""
+    return f"{amount:,.0f}"
 
 
 def _seconds(value: float | None) -> str:

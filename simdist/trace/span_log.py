@@ -35,7 +35,7 @@ ABSENT, CONSTANT = -2, -1
 
 
 class SpanLog(Sequence[Span]):
-    """All spans in the order in which they ended; indexing builds one `Span`.
+    """All spans in the order in which they were recorded; indexing builds one `Span`.
 
     Attributes:
         kinds: what spans have in common (kinds.py).

@@ -213,6 +213,15 @@ def test_bytes_by_link_come_from_their_totals() -> None:
     assert "bytes by link: ps:0 -> worker:0 2,048" in format_summary(trace.summary())
 
 
+def test_text_has_whole_bytes() -> None:
+    trace = Trace()
+    for _ in range(3):
+        trace.total("worker:0", "bytes_sent", 8000 / 7)
+        trace.total("worker:0/out", "link_bytes", 8000 / 7)
+    text = format_summary(trace.summary())
+    assert "bytes by link: worker:0/out 3,429" in text and " 3,429" in text.splitlines()[5]
+
+
 def test_queue_is_weighted_with_time() -> None:
     trace = Trace()
     trace.span("worker:0", "compute", "step", 0.0, 5.0)
