@@ -2,7 +2,7 @@
 
 import { Asking } from "./asking.ts";
 import { element } from "./dom.ts";
-import { formatDuration } from "./format.ts";
+import { formatEvent } from "./format.ts";
 import type { Branch, LabState } from "./lab_types.ts";
 import type { Source } from "./source.ts";
 import { cut } from "./words.ts";
@@ -42,6 +42,6 @@ function whichRun({ branches, branch }: LabState): (HTMLElement | string)[] {
   const one = branches.find(({ number }) => number === branch);
   if (!one) return [];
   const from = branches.find(({ number }) => number === one.forked_from);
-  const origin = from && one.forked_at_s !== null ? `, a fork of ${cut(from.name, 40)} at ${formatDuration(one.forked_at_s)}` : "";
+  const origin = from && one.forked_at_s !== null ? `, a fork of ${cut(from.name, 40)} at ${formatEvent(one.forked_at_s)}` : "";
   return [element("strong", {}, cut(one.name, 40)), `${origin} `];
 }

@@ -5,7 +5,7 @@ import { Asking } from "./asking.ts";
 import { copyButton } from "./copying.ts";
 import { element } from "./dom.ts";
 import { FaultForm } from "./fault_form.ts";
-import { formatCount, formatDuration } from "./format.ts";
+import { formatCount, formatEvent } from "./format.ts";
 import type { Fault, PlannedFault } from "./lab_types.ts";
 import type { Source } from "./source.ts";
 import { asRecovery, recoveryTable } from "./recovery_table.ts";
@@ -191,7 +191,7 @@ function names(given: unknown): string {
 export function beginsWhen({ at, after_steps }: Fault, asked_s: number | null): string {
   if (typeof after_steps === "number") return `, after ${formatCount(after_steps, "step")}`;
   const begins_s = typeof at === "number" ? at : asked_s;
-  return begins_s === null ? "" : `, at ${formatDuration(begins_s)}`;
+  return begins_s === null ? "" : `, at ${formatEvent(begins_s)}`;
 }
 
 function faultLine(planned: PlannedFault, asked_s: number | null): HTMLElement {
@@ -200,8 +200,8 @@ function faultLine(planned: PlannedFault, asked_s: number | null): HTMLElement {
   const name = element("span", { class: "sdw-fault-name" });
   write(name, shortly(planned));
   name.title = cut(description);
-  const begun = fired_s !== null ? ` at ${formatDuration(fired_s)}` : status === "pending" ? beginsWhen(fault, asked_s) : "";
-  const ended = status === "healed" && healed_s !== null ? `, until ${formatDuration(healed_s)}` : "";
+  const begun = fired_s !== null ? ` at ${formatEvent(fired_s)}` : status === "pending" ? beginsWhen(fault, asked_s) : "";
+  const ended = status === "healed" && healed_s !== null ? `, until ${formatEvent(healed_s)}` : "";
   const when = element("span", { class: "sdw-quiet" }, status === "healed" ? `ended${begun.replace(" at", ", from")}${ended}` : `${word}${begun}`);
   when.title = cut(when.textContent ?? "");
   return element("li", { "data-status": status }, element("span", { class: "sdw-status", "aria-hidden": "true" }, sign), name, when);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatBytes, formatCount, formatDuration, formatFact, formatMoment, formatMomentOf } from "./format.ts";
+import { formatBytes, formatCount, formatDuration, formatEvent, formatFact, formatMoment, formatMomentOf } from "./format.ts";
 
 test("durations have four digits and a fitting unit", () => {
   const values = [0, 2e-9, 1.5e-6, 0.0123456, 0.99999999, 1, 59.5, 12345];
@@ -31,4 +31,8 @@ test("moments have the unit that fits them, and the digits of what is in view", 
     [formatMomentOf(0, 0.005), formatMomentOf(0.00165, 0.005), formatMomentOf(12.345678, 0.005), formatMomentOf(0.012345678, 1e-6)],
     ["0 ms", "1.65 ms", "12.345678 s", "12.345678 ms"],
   );
+});
+
+test("events that are near each other late in a run are told apart", () => {
+  assert.deepEqual([0, 0.03, 0.00635516057, 100.01, 3600.5].map(formatEvent), ["0 s", "30 ms", "6.355161 ms", "100.01 s", "3600.5 s"]);
 });

@@ -7,6 +7,8 @@ const TIME_UNITS: readonly [number, string][] = [
   [1e-9, "ns"],
 ];
 
+const NANOSECONDS_SHOWN = 1e-6; // seconds of a view, whose digits are nanoseconds
+
 /** A length of time to four significant digits: 0.0123456 is "12.35 ms". */
 export function formatDuration(seconds: number): string {
   if (!(seconds > 0)) return "0 s";
@@ -25,6 +27,11 @@ export function formatMomentOf(seconds: number, length: number): string {
   const [unit, name] = TIME_UNITS.find(([size]) => Math.max(seconds, length) >= size * 0.9999) ?? TIME_UNITS[3];
   const digits = Math.min(9, Math.max(0, Math.ceil(3 - Math.log10(length / unit))));
   return `${trimZeros((seconds / unit).toFixed(digits))} ${name}`;
+}
+
+/** A moment in the unit that fits it, to the nanosecond: 0.0063551606 is "6.355161 ms". */
+export function formatEvent(seconds: number): string {
+  return seconds > 0 ? formatMomentOf(seconds, NANOSECONDS_SHOWN) : "0 s";
 }
 
 /** An amount of memory: 26214400 is "25.0 MiB". */
