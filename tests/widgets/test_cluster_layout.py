@@ -51,3 +51,12 @@ def test_servers_stand_above_workers_and_racks_side_by_side() -> None:
     racks = cluster_layout(sd.Cluster({"worker": 7}, network=ethernet_10g.in_racks(4)))
     assert [task["rack"] for task in racks["tasks"]] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert {link["source"] for link in racks["links"] if link["target"] == "spine"} == {"rack:0", "rack:1"}
+
+
+def test_neighbours_of_a_torus_stand_side_by_side_and_lines_join_them() -> None:
+    cluster = sd.Cluster({"worker": 7}, network=ethernet_10g.as_torus((2, 4)))  # the chief is a node, too
+    layout = cluster_layout(cluster)
+    at = {task["name"]: (task["x"], task["y"]) for task in layout["tasks"]}
+    assert at["worker:3"][1] == at["chief:0"][1] < at["worker:2"][1] and at["worker:3"][0] > at["worker:2"][0] == at["chief:0"][0]
+    lines = {(link["source"], link["target"]) for link in layout["links"]}
+    assert ("chief:0", "worker:3") in lines and ("worker:2", "worker:3") not in lines and len(lines) == 4 + 6

@@ -78,6 +78,22 @@ def test_link_is_full_while_a_long_message_is_on_its_way() -> None:
     assert session.state == "paused"
 
 
+def test_a_line_of_a_torus_shows_the_greater_load_of_both_directions() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        strategy = sd.ParameterServerStrategy(cluster)
+        with strategy.scope():
+            w = sd.Variable(np.zeros(1_000_000, np.float32), name="w")  # 4 MB at 1 MB/s, in the negative direction
+        chief = sd.ClusterCoordinator(strategy)
+        chief.schedule(sd.function(lambda: w.value.sum()))
+        chief.join()
+
+    ring = sd.hardware.Network(bandwidth=1e6).as_torus((3,))  # chief:0, worker:0, ps:0
+    session, loads = Session(program, sd.Cluster({"worker": 1, "ps": 1}, network=ring)), LinkLoads()
+    session.advance(until=0.5)
+    found = loads.since_last_state(session)
+    assert found["worker:0/x+"] == pytest.approx(1.0, abs=1e-2) and found["chief:0/x+"] == 0.0
+
+
 def test_loads_after_a_rewind_are_those_since_the_start() -> None:
     def program(cluster: sd.Cluster) -> None:
         strategy = sd.ParameterServerStrategy(cluster)

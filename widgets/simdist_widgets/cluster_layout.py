@@ -12,7 +12,9 @@ import math
 from typing import Any
 
 from simdist.hardware import Racks, Torus
+from simdist.hardware.topology import AXES
 from simdist.runtime.cluster import Cluster
+from simdist_widgets.torus_lines import line_of_each_link
 
 __all__ = ["MOST_SINGLE", "cluster_layout"]
 
@@ -44,7 +46,7 @@ def cluster_layout(cluster: Cluster) -> dict[str, Any]:
     if len(names) > MOST_SINGLE:
         positions = _grid(names)
     elif isinstance(topology, Torus):
-        positions = _torus(names, topology.shape)
+        positions = _torus(names, list(cluster.world.fabric.wiring.hosts), topology.shape)
     elif len(set(racks.values())) > 1:
         positions, hubs = _columns(names, racks)
     else:
@@ -121,19 +123,17 @@ def _columns(names: list[str], racks: dict[str, int]) -> tuple[Positions, Positi
     return positions, hubs
 
 
-def _torus(names: list[str], shape: tuple[int, ...]) -> Positions:
-    """The chips of a torus in its first two axes; layers of the others are moved a little."""
-    positions: Positions = {}
-    chips = [name for name in names if not name.startswith("chief")]
+def _torus(names: list[str], nodes: list[str], shape: tuple[int, ...]) -> Positions:
+    """The nodes of a torus in its first two axes; layers of the others are moved a little. Who is no node stands at the left."""
+    positions: Positions = dict.fromkeys(names, (LEFT, 0.5))
     width, height = (*shape, 1)[:2]
     depth = math.prod(shape[2:])
-    for number, name in enumerate(chips):
+    for number, name in enumerate(nodes):
         x, rest = divmod(number, height * depth)
         y, z = divmod(rest, depth)
         shift = (z - (depth - 1) / 2) / (max(width, height) * max(depth, 1) * 1.6)
         positions[name] = (0.2 + 0.75 * (x + 0.5) / width + shift, TOP + (BOTTOM - TOP) * (y + 0.5) / height + shift)
-    chief = {name: (LEFT, 0.5) for name in names if name.startswith("chief")}
-    return {name: (chief | positions)[name] for name in names}
+    return positions
 
 
 def _grid(names: list[str]) -> Positions:
@@ -145,30 +145,15 @@ def _grid(names: list[str]) -> Positions:
 def _links(cluster: Cluster, positions: Positions, hubs: Positions, racks: dict[str, int]) -> list[dict[str, Any]]:
     bandwidths = {link.name: link.bandwidth_bytes_per_s for link in cluster.world.fabric.links()}
     if isinstance(cluster.network.topology, Torus):
-        return _torus_links(positions, bandwidths)
+        ends = sorted(set(line_of_each_link(cluster).values()))
+        # Lines along a further axis would lie over those of the first two.
+        return [_link(name, source, target, bandwidths[name]) for name, source, target in ends if name[-2] in AXES[:2]]
     links: list[dict[str, Any]] = []
     for name in positions:
         hub = "switch" if "switch" in hubs else f"rack:{racks[name]}"
         if f"{name}/out" in bandwidths:
             links.append(_link(name, name, hub, bandwidths[f"{name}/out"]))
     links += [_link(hub, hub, "spine", bandwidths[f"{hub}/up"]) for hub in hubs if f"{hub}/up" in bandwidths]
-    return links
-
-
-def _torus_links(positions: Positions, bandwidths: dict[str, float]) -> list[dict[str, Any]]:
-    """A line between neighbours; the way around the edge is not drawn."""
-    links: list[dict[str, Any]] = []
-    chips = {name: position for name, position in positions.items() if not name.startswith("chief")}
-    for name, (x, y) in chips.items():
-        for axis in "xy":
-            ahead = [
-                (other, px, py)
-                for other, (px, py) in chips.items()
-                if (px > x and abs(py - y) < 1e-9 if axis == "x" else py > y and abs(px - x) < 1e-9)
-            ]
-            if ahead and f"{name}/{axis}+" in bandwidths:
-                nearest = min(ahead, key=lambda item: item[1] - x + item[2] - y)
-                links.append(_link(f"{name}/{axis}+", name, nearest[0], bandwidths[f"{name}/{axis}+"]))
     return links
 
 

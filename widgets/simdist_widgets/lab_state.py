@@ -9,6 +9,7 @@ from simdist.runtime.cluster import Cluster
 from simdist.session import Command, Session
 from simdist.session.present import closures_in_flight, flights, tasks_since
 from simdist_widgets.cluster_layout import MOST_SINGLE
+from simdist_widgets.torus_lines import line_of_each_link
 
 __all__ = ["LinkLoads", "command_line", "moment_of", "state_of"]
 
@@ -107,6 +108,7 @@ class LinkLoads:
     """The share of each link's bandwidth that was in use between two states."""
 
     def __init__(self) -> None:
+        self._torus: dict[str, tuple[str, str, str]] | None = None
         self._begin_again(0)
 
     def _begin_again(self, number: int) -> None:
@@ -115,6 +117,14 @@ class LinkLoads:
         self._now_s = 0.0
         self._bytes: dict[str, float] = {}
         self._loads: dict[str, float] = {}
+
+    def _line_of(self, cluster: Cluster, link: str) -> str:
+        """The line that shows a link: that of its port, of its bus, or in a torus that of two neighbours."""
+        if self._torus is None:
+            self._torus = line_of_each_link(cluster)
+        if link in self._torus:
+            return self._torus[link][0]
+        return link if link.endswith(("+", "-")) else link.rsplit("/", 1)[0]
 
     def since_last_state(self, session: Session) -> dict[str, float]:
         """The load of each line of the picture, 0 to 1: the greater one of its two directions. A grid of cells has no lines.
@@ -134,7 +144,7 @@ class LinkLoads:
         for link in world.fabric.links():
             new = carried[link.name] - self._bytes.get(link.name, 0.0)
             load = min(1.0, max(0.0, new / (link.bandwidth_bytes_per_s * passed_s))) if passed_s > 0.0 else 0.0
-            line = link.name if link.name.endswith(("+", "-")) else link.name.rsplit("/", 1)[0]
+            line = self._line_of(session.cluster, link.name)
             loads[line] = max(loads.get(line, 0.0), round(load, 4))
         self._now_s, self._bytes, self._loads = session.now, carried, loads
         return loads
