@@ -49,3 +49,18 @@ def test_colors_tell_trouble_from_work_and_work_from_rest() -> None:
 def test_what_is_no_cluster_is_refused() -> None:
     with pytest.raises(TypeError, match="expected a Cluster or a Session"):
         Topology({"worker": 1})  # type: ignore[arg-type]
+
+
+def test_each_task_has_its_state_and_its_rack_also_after_workers_have_joined_and_left() -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 2}, network=ethernet_10g.in_racks(2))
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    topology = Topology(cluster)
+    coordinator.add_worker()
+    coordinator.remove_worker("worker:1")
+    topology.refresh()
+    shown = {
+        task["name"]: (state, task["rack"])
+        for task, state in zip(topology.layout_of_cluster["tasks"], topology.state["tasks"], strict=True)
+    }
+    assert shown["ps:0"] == ("idle", 1) and shown["ps:1"] == ("idle", 2) and shown["worker:2"] == ("idle", 2)
+    assert len(topology.picture().axes[0].collections) == len(shown) == 6

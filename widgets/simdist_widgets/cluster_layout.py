@@ -40,8 +40,8 @@ def cluster_layout(cluster: Cluster) -> dict[str, Any]:
         >>> [task["name"] for task in layout["tasks"]], [hub["name"] for hub in layout["hubs"]]
         (['chief:0', 'worker:0', 'worker:1', 'ps:0'], ['switch'])
     """
-    names, topology = cluster.tasks, cluster.network.topology
-    racks = _racks(cluster)
+    names, topology = list(cluster.world.tasks), cluster.network.topology  # also those that have left, whose hosts stay in their racks
+    racks = _racks(cluster, names)
     hubs: Positions = {}
     if len(names) > MOST_SINGLE:
         positions = _grid(names)
@@ -62,10 +62,10 @@ def cluster_layout(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _racks(cluster: Cluster) -> dict[str, int]:
+def _racks(cluster: Cluster, names: list[str]) -> dict[str, int]:
     topology = cluster.network.topology
-    size = topology.tasks_per_rack if isinstance(topology, Racks) else len(cluster.tasks)
-    return {name: number // size for number, name in enumerate(cluster.tasks)}
+    size = topology.tasks_per_rack if isinstance(topology, Racks) else len(names)
+    return {name: number // size for number, name in enumerate(names)}
 
 
 def _rows(names: list[str]) -> Positions:

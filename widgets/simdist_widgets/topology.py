@@ -60,6 +60,8 @@ class Topology(BaseWidget):
 
     def refresh(self) -> None:
         """Show the present moment."""
+        if len(self.layout_of_cluster["tasks"]) != len(self.cluster.world.tasks):  # a worker has joined
+            self.layout_of_cluster = layout_and_forms(self.cluster)
         self.state = moment_of(self.cluster)
 
     def picture(self) -> Any:
