@@ -47,7 +47,12 @@ export function formatBytes(bytes: number): string {
 
 /** A count, with its noun in the right number: "1 fault", "12,000 spans". */
 export function formatCount(count: number, noun: string): string {
-  return `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+  return `${count.toLocaleString("en-US")} ${count === 1 ? noun : plural(noun)}`;
+}
+
+function plural(noun: string): string {
+  if (noun.endsWith("y")) return `${noun.slice(0, -1)}ies`;
+  return `${noun}${noun.endsWith("sh") ? "es" : "s"}`;
 }
 
 /** One fact of a span as text. */
