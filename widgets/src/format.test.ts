@@ -20,7 +20,7 @@ test("bytes use powers of 1024", () => {
 
 test("counts agree with their nouns", () => {
   assert.deepEqual([formatCount(1, "span"), formatCount(12000, "span")], ["1 span", "12,000 spans"]);
-  assert.deepEqual([formatCount(2, "crash"), formatCount(3, "retry"), formatCount(1, "retry")], ["2 crashes", "3 retries", "1 retry"]);
+  assert.deepEqual([formatCount(2, "crash"), formatCount(3, "retry"), formatCount(1, "retry"), formatCount(2, "delay")], ["2 crashes", "3 retries", "1 retry", "2 delays"]);
 });
 
 test("facts of any type are text", () => {

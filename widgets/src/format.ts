@@ -51,7 +51,7 @@ export function formatCount(count: number, noun: string): string {
 }
 
 function plural(noun: string): string {
-  if (noun.endsWith("y")) return `${noun.slice(0, -1)}ies`;
+  if (/[^aeiou]y$/.test(noun)) return `${noun.slice(0, -1)}ies`;
   return `${noun}${noun.endsWith("sh") ? "es" : "s"}`;
 }
 
