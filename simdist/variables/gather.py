@@ -41,8 +41,9 @@ class Gather:
         """The rows of these numbers, of shape ``indices.shape + variable.shape[1:]``, in the order of `indices`.
 
         Raises:
-            InvalidArgumentError: a row that is not there, numbers that are not whole, or a scalar. In a step, numbers that come from a
-                batch or an argument have no value yet: for a row that is not there it gets the last one, as JAX gives it.
+            InvalidArgumentError: a row that is not there, numbers that are not whole, a scalar, or, of a sharded variable, anything but a
+                list of numbers. In a step, numbers that come from a batch or an argument have no value yet: for a row that is not there it
+                gets the last one, as JAX gives it.
         """
         rows = self.checked_rows(indices)
         return jnp.asarray(self.value)[rows]

@@ -56,9 +56,10 @@ CHANGES: dict[str, Callable[[Rows, ArrayLike], jax.Array]] = {
 class Scatter(Gather, VariableHandle):
     """The scatter methods of `Variable`.
 
-    Each takes `indices` [b] (rows along the first axis, from 0; any shape will do) and `values` [b, ...], one for each index: of shape
-    ``indices.shape + variable.shape[1:]``, or what broadcasts to it. An index that stands there several times counts so often. That of a
-    row that is not there is an error; in a step, where it comes from a batch or an argument and has no value yet, it changes nothing.
+    Each takes `indices` [b] (rows along the first axis, from 0; any shape will do, but for a sharded variable, which takes a list) and
+    `values` [b, ...], one for each index: of shape ``indices.shape + variable.shape[1:]``, or what broadcasts to it. An index that stands
+    there several times counts so often. That of a row that is not there is an error; in a step, where it comes from a batch or an argument
+    and has no value yet, it changes nothing.
 
     Example:
         >>> import simdist as sd

@@ -133,7 +133,9 @@ class ShardedVariable(Variable):
     def checked_rows(self, indices: ArrayLike) -> Array:
         rows = super().checked_rows(indices)
         if rows.ndim != 1:
-            raise InvalidArgumentError(f"indices of the sharded {self.name} must be a list of rows; got shape {tuple(rows.shape)}.")
+            raise InvalidArgumentError(
+                f"indices of the sharded {self.name} must be a list of rows; got shape {tuple(rows.shape)}. Flatten them."
+            )
         return rows
 
     # -- in a step, as a handle of the same values as its shards --------------------------------------------------

@@ -242,7 +242,7 @@ def test_b054_rows_are_replaced_and_indices_are_a_list() -> None:
     assert table.numpy()[[0, 1, 2, 6]].tolist() == [[3.0, 4.0], [-1.0, -1.0], [-2.0, -2.0], [1.0, 2.0]]
     table.batch_scatter_update(np.zeros((7, 1), int), np.full((7, 1), 9.0))
     assert table.numpy()[:, 0].tolist() == [9.0] * 7
-    with pytest.raises(ValueError, match=r"list of rows; got shape \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"list of rows; got shape \(1, 2\)\. Flatten them"):
         table.scatter_add([[0, 1]], np.zeros((1, 2, 2)))
 
 
