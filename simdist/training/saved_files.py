@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import h5py
 import keras
 
 from simdist.checkpoint.disk_waits import wait_for_disk
@@ -27,7 +28,7 @@ from simdist.trace.atomic_file import replacing_path
 from simdist.variables.handles import adopted
 from simdist.variables.variable import Variable
 
-__all__ = ["load_file", "require_holders", "saved_file"]
+__all__ = ["is_damaged", "load_file", "require_holders", "saved_file"]
 
 
 @contextmanager
@@ -80,6 +81,21 @@ def require_holders(model: keras.Model, with_optimizer: bool) -> None:
     variables = _adopted([*model.weights, *(_of_optimizer(model) if with_optimizer else ())])
     for store in dict.fromkeys(variable.placement.store for variable in variables):
         store.require_present([variable for variable in variables if variable.placement.store is store])
+
+
+def is_damaged(path: str | os.PathLike[str]) -> bool:
+    """Whether a part of a file of weights (.weights.h5) cannot be read. Numbers that have changed are not noticed: it has no checksums."""
+    try:
+        with h5py.File(path) as file:
+            file.visititems(_read_whole)
+    except (OSError, RuntimeError, KeyError, ValueError):
+        return True
+    return False
+
+
+def _read_whole(_: str, part: h5py.Group | h5py.Dataset) -> None:
+    if isinstance(part, h5py.Dataset):
+        part[()]
 
 
 def _write(model: keras.Model, strategy: Strategy, path: str) -> None:

@@ -17,7 +17,7 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +29,7 @@ from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.manifest import MANIFEST
 from simdist.errors import DataLossError, DeadlineExceededError, InvalidArgumentError, NotFoundError, SimdistError
 from simdist.runtime.sleep import sleep
+from simdist.training.saved_files import is_damaged
 
 __all__ = ["Evaluation", "SidecarEvaluator"]
 
@@ -37,7 +38,7 @@ NOT_LOADED = ("metadata.json", "config.json")
 """Parts of a file of Keras that are no weights: it writes the date into one, and numbers that are addresses of objects into the other."""
 
 UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError)
-"""What zip archives and HDF5 files raise that are not whole; of another model's weights Keras says ValueError."""
+"""What zip archives and HDF5 files raise that are not whole. Keras says ValueError of another model's weights, and of some damage."""
 
 
 class Evaluated(Protocol):
@@ -72,7 +73,8 @@ class SidecarEvaluator:
         data: as for its ``evaluate``; with an end, or with `steps`.
         checkpoint_dir: where `sd.Checkpoint` saves a ``model=``, or `keras.callbacks.ModelCheckpoint` writes files that end in .weights.h5
             or .keras. The newest checkpoint is the one that was saved last, the newest file the one with the largest numbers in its name.
-            One that is replaced by another of its name is new where its content is. The directory may not exist yet.
+            One that is replaced by another of its name is new where its content is. Where the newest is damaged, the one before it is
+            evaluated, unless it was. The directory may not exist yet.
         steps: batches of an evaluation, 1 or more; default None: all.
         max_evaluations: after so many it ends, 1 or more; and after that of the checkpoint of this number, or of a later one, as an
             evaluator that is slow or was started again has not seen all of them. For that, name them by their numbers from 1 on
@@ -129,6 +131,7 @@ class SidecarEvaluator:
     def __post_init__(self) -> None:
         self._directory = Path(self.checkpoint_dir)
         self._seen: dict[Path, Hashable] = {}  # with their contents
+        self._damaged: set[Path] = set()  # of those that were seen
         if self._directory.is_file():
             raise InvalidArgumentError(f"checkpoint_dir={str(self._directory)!r} is a file; expected the directory of the checkpoints.")
         for name in ("steps", "max_evaluations"):
@@ -142,11 +145,12 @@ class SidecarEvaluator:
     def start(self) -> list[Evaluation]:
         """Evaluate new files until there were `max_evaluations`, or the last one that is due, or no more come; returns what came of them.
 
-        A file that vanishes, or cannot be read, is passed over with a warning. A warning also says where a number above `max_evaluations`
-        ends it before so many evaluations: that may be a number of steps.
+        A file that vanishes, or cannot be read, is passed over with a warning. Files that end in .weights.h5 have no checksums: a number
+        that has changed in one is not noticed. A warning also says where a number above `max_evaluations` ends it before so many
+        evaluations: that may be a number of steps.
 
         Raises:
-            InvalidArgumentError: a checkpoint lacks weights of the model.
+            InvalidArgumentError: a checkpoint lacks weights of the model, or a file has others.
             DeadlineExceededError: there was no new file for `timeout_s`.
         """
         waited_s = 0.0
@@ -188,23 +192,34 @@ class SidecarEvaluator:
             )
 
     def _newest(self) -> Path | None:
-        """The newest file, unless it was seen as it is."""
+        """The newest file that is not known to be damaged, unless it was seen as it is."""
+        for path in self._newest_first():
+            if path not in self._seen or self._seen[path] != _content_of(path):
+                return path
+            if path not in self._damaged:
+                return None
+        return None
+
+    def _newest_first(self) -> Iterator[Path]:
+        """All files and checkpoints: each kind in its order, and of two kinds the larger number first."""
         found = self._directory.glob("*") if self._directory.is_dir() else ()
-        checkpoints = [one.path for one in found_in(self._directory)][-1:]
-        files = [path for path in found if path.name.endswith(SUFFIXES) and path.is_file()]
-        newest = max([*checkpoints, *files], key=_numbers, default=None)
-        return None if newest is None or (newest in self._seen and self._seen[newest] == _content_of(newest)) else newest
+        checkpoints = [one.path for one in found_in(self._directory)]
+        files = sorted([path for path in found if path.name.endswith(SUFFIXES) and path.is_file()], key=_numbers)
+        while checkpoints or files:
+            yield max((kind for kind in (checkpoints, files) if kind), key=lambda kind: _numbers(kind[-1])).pop()
 
     def _evaluate(self, path: Path) -> None:
         if not self.model.built:
             # Weights need variables, which are made for the shape of a batch; of no evaluation, so no callback hears of it.
             self.model.evaluate(self.data, steps=1, verbose=0, callbacks=None, return_dict=True)
         self._seen[path] = _content_of(path)  # as it is loaded: time has passed since it was found
+        self._damaged.discard(path)
         try:
             self._load(path)
         except Exception as error:
             if not _is_of_the_file(error):
                 raise
+            self._damaged.add(path)
             warnings.warn(f"SidecarEvaluator passes over {str(path)!r}: {type(error).__name__}: {error}", stacklevel=4)
             return
         logs = self.model.evaluate(self.data, steps=self.steps, verbose=0, callbacks=self.callbacks, return_dict=True)
@@ -217,7 +232,27 @@ class SidecarEvaluator:
             status = Checkpoint(model=self.model).restore(path).expect_partial().assert_nontrivial_match()
             _require_weights(path, status.missing, status.waiting)
         else:
-            self.model.load_weights(path)
+            _load_file(self.model, path)
+
+
+def _load_file(model: Evaluated, path: Path) -> None:
+    """Load a file of Keras, which says ValueError both of another model's weights and of some damage.
+
+    Raises:
+        DataLossError: it is damaged.
+        InvalidArgumentError: it is of another model.
+    """
+    try:
+        model.load_weights(path)
+    except ValueError as error:
+        if isinstance(error, SimdistError):
+            raise
+        if is_damaged(path):
+            raise DataLossError(f"The file is damaged. Keras says: {error}") from error
+        raise InvalidArgumentError(
+            f"The file {str(path)!r} has other weights than the model that SidecarEvaluator evaluates. Make the model as the training "
+            f"makes it, or give each training a directory of its own. Keras says: {error}"
+        ) from error
 
 
 def _require_weights(path: Path, *paths: Sequence[str]) -> None:

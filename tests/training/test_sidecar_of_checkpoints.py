@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,16 @@ def test_a_training_that_counts_anew_is_evaluated() -> None:
         evaluator.start()
         second.save(f"{directory}/ckpt")
         assert [one.path.name for one in evaluator.start()] == ["ckpt-3", "ckpt-1"]
+
+
+def test_where_the_newest_is_damaged_the_one_before_it_is_evaluated() -> None:
+    with sd.Cluster({"worker": 1, "evaluator": 1}) as cluster, sd.OneDeviceStrategy().scope():
+        checkpoint, directory = sd.Checkpoint(model=build()), cluster.directory("saved")
+        paths = [Path(checkpoint.save(f"{directory}/ckpt")) for _ in range(2)]
+        max((file for file in paths[1].rglob("*") if file.is_file()), key=lambda file: file.stat().st_size).write_bytes(b"torn")
+        with pytest.warns(UserWarning, match=r"passes over .*ckpt-2"):
+            evaluations = sd.SidecarEvaluator(build(), DATA, directory, timeout_s=5.0).start()
+    assert [one.path.name for one in evaluations] == ["ckpt-1"]
 
 
 def test_a_checkpoint_without_a_model_is_no_match() -> None:
