@@ -12,7 +12,7 @@ from simdist.runtime.launched_main import launched_main
 from simdist.strategies.base import Strategy
 from simdist.strategies.parameter_server import ParameterServerStrategy
 
-__all__ = ["is_chief", "is_in_a_main", "is_one_of_several", "model_of", "virtual_now_s", "with_servers_of"]
+__all__ = ["is_chief", "is_in_a_main", "is_one_of_several", "model_of", "strategy_or_none", "virtual_now_s", "with_servers_of"]
 
 T = TypeVar("T")
 
@@ -30,13 +30,13 @@ def is_chief(model: keras.Model) -> bool:
     Args:
         model: of a strategy, or of none.
     """
-    strategy = _strategy(model)
+    strategy = strategy_or_none(model)
     return strategy is None or strategy.is_chief
 
 
 def is_one_of_several(model: keras.Model) -> bool:
     """Whether other launched mains train the same model at the same time."""
-    strategy = _strategy(model)
+    strategy = strategy_or_none(model)
     return strategy is not None and strategy.launched and strategy.num_workers > 1
 
 
@@ -47,7 +47,7 @@ def is_in_a_main() -> bool:
 
 def virtual_now_s(model: keras.Model) -> float | None:
     """The present virtual second of the model's cluster; None for a model of no strategy."""
-    strategy = _strategy(model)
+    strategy = strategy_or_none(model)
     return None if strategy is None else strategy.engine.now
 
 
@@ -61,11 +61,12 @@ def with_servers_of(model: keras.Model, save: Callable[[], T]) -> T:
     Raises:
         UnavailableError: what a server held is lost.
     """
-    strategy = _strategy(model)
+    strategy = strategy_or_none(model)
     if not isinstance(strategy, ParameterServerStrategy) or strategy.coordinator is None:
         return save()
     return with_servers(strategy.coordinator, save)
 
 
-def _strategy(model: keras.Model) -> Strategy | None:
+def strategy_or_none(model: keras.Model) -> Strategy | None:
+    """The strategy of a model; None for a model of no strategy."""
     return getattr(model, "simdist_strategy", None)

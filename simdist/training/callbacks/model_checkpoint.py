@@ -17,7 +17,7 @@ from keras.src.utils import io_utils
 
 from simdist.errors import InvalidArgumentError
 from simdist.trace.atomic_file import replacing_path
-from simdist.training.callbacks.caller import is_chief, model_of, with_servers_of
+from simdist.training.callbacks.caller import model_of, strategy_or_none, with_servers_of
 from simdist.training.keras_model import Logs
 
 __all__ = ["ModelCheckpoint"]
@@ -89,9 +89,13 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
 @contextmanager
 def _destination(model: keras.Model, path: Path) -> Iterator[Path]:
     """Where this program saves: what will become the file, or what will be deleted."""
-    if is_chief(model):
+    strategy = strategy_or_none(model)
+    if strategy is None:
         with replacing_path(path) as unfinished:
             yield unfinished
-        return
-    with tempfile.TemporaryDirectory(prefix="simdist-") as elsewhere:
-        yield Path(elsewhere, path.name)
+    elif strategy.is_chief:
+        yield path  # where a file of the model appears whole by itself
+    else:
+        with tempfile.TemporaryDirectory(prefix="simdist-") as elsewhere:
+            yield Path(elsewhere, path.name)
+        strategy.engine.disk(strategy.program_task).delete(str(Path(elsewhere, path.name)))

@@ -128,6 +128,25 @@ def test_of_launched_mains_the_chief_leaves_a_file_and_the_others_none(
             np.testing.assert_allclose(weight, expected, rtol=1e-6)
 
 
+def test_on_the_disk_of_a_task_a_file_replaces_the_one_before_and_those_of_other_mains_are_deleted(tmp_path: Path) -> None:
+    path, cluster = str(tmp_path / "best.weights.h5"), sd.Cluster({"worker": 2})
+    cluster.faults.disk_full("worker:0", when=lambda state: bool(used))
+    used: list[int] = []
+
+    def main() -> tuple[int, int]:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        model, disk = under(strategy), strategy.engine.disk(strategy.program_task)
+        model.fit(X, Y, callbacks=[keras.callbacks.ModelCheckpoint(path, save_weights_only=True)], **OPTIONS)
+        return disk.used_bytes, disk.size_bytes(path)
+
+    run = cluster.launch(main)
+    run.join()
+    used += run.results["worker:0"]
+    assert used[0] == used[1] > 0 and run.results["worker:1"] == (0, 0)
+    with pytest.raises(sd.errors.ResourceExhaustedError, match=f"^{path!r} was not written"):
+        cluster.launch(main).join()
+
+
 def test_a_checkpoint_that_is_interrupted_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.weights.h5"
     model = under(sd.OneDeviceStrategy())
@@ -135,11 +154,11 @@ def test_a_checkpoint_that_is_interrupted_leaves_the_one_before(tmp_path: Path, 
     model.fit(X, Y, callbacks=[kept], **OPTIONS)
     before = path.read_bytes()
 
-    def half(destination: Path, overwrite: bool) -> None:
+    def half(model: Any, destination: Path) -> None:
         destination.write_bytes(b"half")
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(model, "save_weights", half)
+    monkeypatch.setattr(plain.Model, "save_weights", half)
     with pytest.raises(OSError, match="gone"):
         model.fit(X, Y, callbacks=[kept], **OPTIONS)
     assert (path.read_bytes(), names(tmp_path)) == (before, [path.name])
