@@ -120,3 +120,23 @@ def test_the_copy_of_a_slow_or_paused_server_repeats_its_changes_at_its_pace(opt
     coordinator.join()
     seconds = {span.category: span.end_s - span.start_s for span in cluster.trace.spans}
     assert (seconds["apply"], seconds["copy"]) == (pytest.approx(0.4), pytest.approx(0.1))
+
+
+def test_a_server_waits_for_no_copy_on_one_that_dies_while_it_is_believed_to_be_down() -> None:
+    cluster = sd.Cluster({"worker": 2, "ps": 2})
+    cluster.faults.pause("ps:1", at=0.0003, until=70.0)  # for 60 s a server waits for a copy, and then does not
+    cluster.faults.crash("ps:1", after_steps=4, restart_after=1.0)  # at once when it goes on, before the chief hears of it
+    strategy = sd.ParameterServerStrategy(cluster, recovery="replica", exactly_once=True)
+    with strategy.scope():
+        counts = [sd.Variable(0.0), sd.Variable(0.0)]
+
+    @sd.function
+    def step() -> None:
+        for count in counts:
+            count.assign_add(1.0)
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    for _ in range(8):
+        coordinator.schedule(step)
+    coordinator.join()
+    assert [float(count.numpy()) for count in counts] == [8.0, 8.0]
