@@ -157,6 +157,8 @@ class PreemptionCheckpointHandler:
     def run(self, distributed_train_function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         """Save and end where a task is about to be taken away; otherwise call a function.
 
+        Take batches inside of the function: what an iterator gave before the call would be saved as taken, and no step has had it.
+
         Args:
             distributed_train_function: a step, or several; all mains call it equally often.
             args, kwargs: its arguments.
