@@ -29,7 +29,6 @@ from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.manifest import MANIFEST
 from simdist.errors import DataLossError, DeadlineExceededError, InvalidArgumentError, NotFoundError, SimdistError
 from simdist.runtime.sleep import sleep
-from simdist.training.saved_files import is_damaged
 
 __all__ = ["Evaluation", "SidecarEvaluator"]
 
@@ -242,6 +241,8 @@ def _load_file(model: Evaluated, path: Path) -> None:
         DataLossError: it is damaged.
         InvalidArgumentError: it is of another model.
     """
+    from simdist.training.saved_files import is_damaged  # it loads Keras
+
     try:
         model.load_weights(path)
     except ValueError as error:
