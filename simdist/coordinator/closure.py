@@ -45,7 +45,8 @@ MAX_TIME_OUTS = CoordinatorOptions.tolerated_time_outs
 
 @dataclass
 class Closure:
-    """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure.
+    """One scheduled call; of a traced function, as `WorkerStep`. `repeat` steps of it are one closure, and `keeps_each` says whether the
+    results of all of them are kept.
 
     `key` is equal for calls of one step with the same arguments, of one strategy; None where that is not known. `resuming` are the
     arguments whose positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure;
@@ -59,6 +60,7 @@ class Closure:
     kwargs: dict[str, object]
     result: Result
     repeat: int = 1
+    keeps_each: bool = False
     key: Hashable = None
     tolerated_time_outs: int = MAX_TIME_OUTS
     time_outs: int = 0
@@ -254,6 +256,7 @@ def new_closure(
     result: Result,
     repeat: int,
     tolerated_time_outs: int,
+    keeps_each: bool = False,
 ) -> Closure:
     """A closure with the arguments of this moment; arguments as of `Closure`.
 
@@ -283,6 +286,7 @@ def new_closure(
         dict(kwargs),
         result,
         repeat,
+        keeps_each,
         key,
         tolerated_time_outs,
         resuming=resuming,

@@ -150,13 +150,16 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         require_arguments(args, kwargs, "schedule")
         return RemoteValue(self.schedule_steps(step_behind(fn), tuple(args), dict(kwargs or {}), 1))
 
-    def schedule_steps(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int) -> Result:
+    def schedule_steps(
+        self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], repeat: int, keeps_each: bool = False
+    ) -> Result:
         """Like `schedule`, with several steps in one closure, or where workers proceed in rounds in one closure each.
 
         Args:
             fn: a step, or with `repeat` of 1 a function.
             args, kwargs: its arguments, the same for each step; an iterator gives each its own batch.
             repeat: the number of steps, 1 or more.
+            keeps_each: whether the result has those of all steps of the closure; not where each step is one.
 
         Returns:
             The result of the last step.
@@ -174,7 +177,8 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
         self._wait_for_room()
         with delayed_interrupts():  # a decision of the queue that is not carried out would never end
             number, result = self.scheduled, Result(self.engine, self.scheduled, self._is_awaited)
-            self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, self.options.tolerated_time_outs)
+            patience = self.options.tolerated_time_outs
+            self.closures[number] = new_closure(self.strategy, fn, args, kwargs, result, repeat, patience, keeps_each)
             self.scheduled += 1
             self._watchdog.scheduled()
             self._executor.carry_out(self.queue.schedule(number))

@@ -16,6 +16,7 @@ from typing import NoReturn
 from simdist.coordinator.per_worker import PerWorker
 from simdist.coordinator.table_copies import bring_tables
 from simdist.data.batch import Batch
+from simdist.data.iterator import DatasetIterator
 from simdist.errors import FailedPreconditionError
 from simdist.input import InputContext
 from simdist.input.replica_feed import SplitBatches
@@ -78,6 +79,16 @@ class HandedOut(PerWorker[Batches]):
     def batches(self, batches: Iterable[Batch]) -> NumberedBatches:
         """The argument of a closure that takes these."""
         return NumberedBatches(self, tuple(batches))
+
+    def next_batches(self, iterator: DatasetIterator, count: int) -> tuple[NumberedBatches, int]:
+        """The argument of a closure that takes the next `count` batches, and how many there are: fewer where the data end."""
+        batches: list[Batch] = []
+        for _ in range(count):
+            try:
+                batches.append(iterator.next_batch())
+            except StopIteration:
+                break
+        return self.batches(batches), len(batches)
 
     def make(self, worker: Worker, context: InputContext) -> Batches:
         bring_tables(worker)

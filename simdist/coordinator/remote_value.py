@@ -6,6 +6,7 @@ Taught in lesson 07.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NoReturn, cast
 
@@ -84,6 +85,12 @@ class Result:
         if self.stepped is None:
             return self.plain
         return self.stepped.value(self.engine)
+
+    def of_each_step(self) -> list[Callable[[], object]]:
+        """For each step of a closure that keeps all of them a function that gives its result, as `value`."""
+        self.wait()
+        assert self.stepped is not None
+        return [partial(stepped.value, self.engine) for stepped in (*self.stepped.before, self.stepped)]
 
 
 class RemoteValue(Uncopied, instead="Take its number, fetch(), which can, and cluster.trace for what happened."):

@@ -79,10 +79,12 @@ class WorkerStep(Protocol):
 
     Attributes:
         repeat: how often it is taken.
+        keeps_each: whether the results of all these steps are kept, and not only that of the last one.
         drawn: what the random numbers of each of these steps, from 1 on, have followed from when it was first taken.
     """
 
     repeat: int
+    keeps_each: bool
     drawn: dict[int, Drawn]
 
     def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
@@ -105,10 +107,15 @@ class WorkerStep(Protocol):
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step: of each replica a bundle, and the program that says how to put it back together."""
+    """The result of a step: of each replica a bundle, and the program that says how to put it back together.
+
+    Attributes:
+        before: the results of the steps before it in the closure, where that keeps them.
+    """
 
     linked: tuple[LinkedProgram, ...]
     bundles: tuple[Bundle, ...]
+    before: tuple[StepResult, ...] = ()
 
     def changed(self) -> list[VariableHandle]:
         """The variables that the step has changed."""

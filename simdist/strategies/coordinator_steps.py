@@ -45,6 +45,7 @@ class _StepOnCoordinator:
     """One step, as `WorkerStep`."""
 
     repeat = 1
+    keeps_each = False
 
     def __init__(self, strategy: ServerStrategy, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> None:
         self.strategy = strategy

@@ -22,7 +22,6 @@ from simdist.coordinator.remote_value import Result
 from simdist.coordinator.returning_servers import await_servers
 from simdist.coordinator.waits import Waits
 from simdist.data import Dataset
-from simdist.data.batch import Batch
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import InvalidArgumentError
 from simdist.input import DistributedDataset
@@ -240,7 +239,7 @@ class _Handing:
             self._iterator = iter(self.source)
 
     def take(self, count: int) -> tuple[object, int]:
-        return _handed(self.handed_out, self._iterator, count)
+        return self.handed_out.next_batches(self._iterator, count)
 
     def has_next(self) -> bool:
         return has_next(self._iterator)
@@ -291,7 +290,7 @@ class _OfWorkers:
         while self._left:
             pipeline = self._left[0]
             self._left.rotate(-1)
-            argument, found = _handed(self.handed_out, pipeline, count)
+            argument, found = self.handed_out.next_batches(pipeline, count)
             if found:
                 return argument, found
             self._left.remove(pipeline)
@@ -305,14 +304,3 @@ class _OfWorkers:
 
     def go_to(self, position: SavedState) -> None:
         """Nothing: the iterators of the workers are new."""
-
-
-def _handed(handed_out: HandedOut, iterator: DatasetIterator, count: int) -> tuple[object, int]:
-    """The next batches, as the argument of a closure, and how many there are."""
-    batches: list[Batch] = []
-    for _ in range(count):
-        try:
-            batches.append(iterator.next_batch())
-        except StopIteration:
-            break
-    return handed_out.batches(batches), len(batches)

@@ -68,8 +68,9 @@ class _Distributed(StrategyModel):
 
         Under parameter servers, ``steps_per_execution`` is how many steps go to a worker at once, as one closure; "auto" takes as few as
         keep the messages of closures below 5 % of the time, as forecast from the devices and the network, and no more than a worker's share
-        of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.) In rounds (``mode="sync"`` and ``"bounded"``) each step
-        is a closure, whatever is given.
+        of an epoch. (Keras 3 has no tuner of its own: the word does nothing else.) So many batches of `evaluate` and `predict` go to a
+        worker at once, too; one with "auto", and where batches depend on each other. In rounds (``mode="sync"`` and ``"bounded"``) each
+        step is a closure, whatever is given.
 
         With ``run_eagerly=True`` the Python code of layers, of the loss, of metrics and of steps of the user's own runs in every step,
         with values, as in Keras on JAX: it may print them, stop in a debugger, decide by them, and raise errors. Numbers are those of the
@@ -81,7 +82,8 @@ class _Distributed(StrategyModel):
         Args:
             args, options: those of Keras.
             evaluation_steps_per_execution: batches of an evaluation, a validation or a prediction between two calls of hooks, under a
-                strategy; default as for training. It is not saved with the model, as Keras has no such argument.
+                strategy; under parameter servers those of a closure. Default as for training. It is not saved with the model, as Keras
+                has no such argument.
 
         Raises:
             InvalidArgumentError: under a strategy, steps_per_execution that is no number; "auto" under another strategy than parameter

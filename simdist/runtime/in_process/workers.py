@@ -106,12 +106,14 @@ class Workers(ABC):
 
     def _taken(self, worker: TaskHere, step: WorkerStep, updates: Updates) -> StepResult:
         """The result of a step, the last of `repeat`, that a worker takes now."""
-        call = step.bind(worker)
-        for _ in range(step.repeat):
+        call, before = step.bind(worker), list[StepResult]()
+        for left in reversed(range(step.repeat)):
             linked = step.link(worker, call)
             result = self.take(worker, linked, call, updates)
-        programs = linked.programs if isinstance(linked, LinkedReplicas) else (linked,)  # pyright: ignore[reportPossiblyUnboundVariable]
-        return StepResult(programs, result)  # pyright: ignore[reportPossiblyUnboundVariable]
+            programs = linked.programs if isinstance(linked, LinkedReplicas) else (linked,)
+            if left and step.keeps_each:
+                before.append(StepResult(programs, result))
+        return StepResult(programs, result, tuple(before))  # pyright: ignore[reportPossiblyUnboundVariable]
 
     def add(self, task: str) -> NoReturn:
         raise AssertionError(f"{task}: the tasks of this engine are fixed")

@@ -80,6 +80,7 @@ class ClosureSteps:
         self.ended = ended
         self.work = work
         self.left = work.repeat
+        self.before: list[StepResult] = []  # of the steps that have ended, where the closure keeps them
         self.running: _OnOneDevice | ClosureReplicas
         self.linked: LinkedStep
         self.is_under_way = False
@@ -127,10 +128,12 @@ class ClosureSteps:
             if not isinstance(error, TimedOutError):  # after which the closure is run again
                 self.closure.not_drawn()
             return False
+        if self.left and self.work.keeps_each:
+            self.before.append(StepResult(programs, results))
         if self.left and self.work.still_fits(self.linked, self.call):
             self.closure.step += 1
             return True
-        self.closure.value = StepResult(programs, results)
+        self.closure.value = StepResult(programs, results, tuple(self.before))
         return False
 
     def _end(self, error: BaseException | None) -> None:

@@ -12,7 +12,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.training.arguments import require_inherited, require_numbers, require_options
 from simdist.training.callbacks import usable
-from simdist.training.evaluation.executions import count_batches, executions
+from simdist.training.evaluation.executions import batches_per_execution, count_batches, executions
 from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTurn, ReplicaPass, WorkerPass
 from simdist.training.evaluation.steps import given_values, keep_changed, test_step
 from simdist.training.evaluation.totals import MetricTotals, fresh_metrics, logs_of
@@ -109,7 +109,7 @@ def _test_of(model: StrategyModel, source: Dataset, steps: int | None, step: For
     if not step.may_be_split:
         return _TestInTurn(model, source, step, given, strategy)
     if isinstance(strategy, ParameterServerStrategy):
-        return _SplitTest(model, WorkerPass(strategy, source, step.step, given, steps))
+        return _SplitTest(model, WorkerPass(strategy, source, step.step, given, steps, batches_per_execution(model)))
     if alone:
         return _SplitTest(model, AlonePass(strategy, source, step.step, given))
     return _SplitTest(model, ReplicaPass(strategy, source, step.step, given))

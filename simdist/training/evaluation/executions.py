@@ -10,7 +10,7 @@ from simdist.training.evaluation.passes import Parts, Pass
 from simdist.training.keras_model import StrategyModel, fixed_steps_per_execution
 from simdist.training.sources import Source
 
-__all__ = ["Execution", "count_batches", "executions"]
+__all__ = ["Execution", "batches_per_execution", "count_batches", "executions"]
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Execution:
 
 def executions(model: StrategyModel, one_pass: Pass, steps: int | None) -> Iterator[Execution]:
     """The executions of a pass, to the end of the data or for so many steps; each has to be taken."""
-    size, done = model.simdist_state.evaluation_executions or fixed_steps_per_execution(model) or 1, 0
+    size, done = batches_per_execution(model), 0
     while steps is None or done < steps:
         if not one_pass.has_next():
             if steps is not None:
@@ -52,6 +52,11 @@ def executions(model: StrategyModel, one_pass: Pass, steps: int | None) -> Itera
         execution = Execution(one_pass, done, size if steps is None else min(size, steps - done))
         yield execution
         done += execution.size
+
+
+def batches_per_execution(model: StrategyModel) -> int:
+    """How many batches an execution has, unless the data end."""
+    return model.simdist_state.evaluation_executions or fixed_steps_per_execution(model) or 1
 
 
 def count_batches(source: Source, steps: int | None) -> int | None:

@@ -1,8 +1,8 @@
 """Passes over data: who takes which batch.
 
 `ReplicaPass`: the replicas of a synchronous strategy take parts of each batch. `WorkerPass`: workers of a parameter-server strategy take
-whole batches, each of which counts once, also where a worker dies. `AlonePass`: one replica takes whole batches. `PassInTurn`: likewise,
-each batch with the state that the one before it has left.
+whole batches, some of them in a closure; each counts once, also where a worker dies. `AlonePass`: one replica takes whole batches.
+`PassInTurn`: likewise, each batch with the state that the one before it has left.
 """
 
 from __future__ import annotations
@@ -98,14 +98,19 @@ def _in_order_of_rows(results: Sequence[Tree], per_worker: int) -> list[Tree]:
 class WorkerPass(Pass):
     """A pass of all workers. Batches are handed out by number, and their results come in the order of the numbers.
 
+    In rounds each batch is a closure, as each step of a training is.
+
     Args:
         strategy: whose workers.
         dataset: whose batches are handed out.
         step, given: as of `ReplicaPass`, for a whole batch.
         steps: how many batches are wanted at most; None: all.
+        per_closure: how many of them go to a worker at once.
     """
 
-    def __init__(self, strategy: ParameterServerStrategy, dataset: Dataset, step: StepFunction, given: Tree, steps: int | None) -> None:
+    def __init__(
+        self, strategy: ParameterServerStrategy, dataset: Dataset, step: StepFunction, given: Tree, steps: int | None, per_closure: int
+    ) -> None:
         self.coordinator = ClusterCoordinator(strategy)
         self.coordinator.leftovers.end()
         self.iterator = iter(dataset)
@@ -114,31 +119,39 @@ class WorkerPass(Pass):
         self.handed_out = HandedOut()
         self.step = step
         self.given = given
+        self.per_closure = 1 if strategy.serving.in_rounds else per_closure
         self._scheduled: deque[Result] = deque()
+        self._ended: deque[Callable[[], object]] = deque()  # results of the batches of the last closure that are not taken
 
     def has_next(self) -> bool:
         self._schedule()
-        return bool(self._scheduled)
+        return bool(self._ended or self._scheduled)
 
     def _schedule(self) -> None:
         while len(self._scheduled) < self.ahead and self.left != 0:
-            try:
-                batch = self.iterator.next_batch()
-            except StopIteration:
+            wanted = self.per_closure if self.left is None else min(self.per_closure, self.left)
+            batches, count = self.handed_out.next_batches(self.iterator, wanted)
+            if not count:
                 self.left = 0
                 return
-            self.left = None if self.left is None else self.left - 1
-            self._scheduled.append(self.coordinator.schedule_steps(self.step, (self.handed_out.batches([batch]), self.given), {}, 1))
+            self.left = None if self.left is None else self.left - count
+            self._scheduled.append(self.coordinator.schedule_steps(self.step, (batches, self.given), {}, count, keeps_each=True))
 
     def take(self) -> Parts:
-        result = self._scheduled[0]
+        if not self._ended:
+            self._end_closure()
+        value = self._ended.popleft()
+        return lambda: list(self.coordinator.strategy.local_results(value()))
+
+    def _end_closure(self) -> None:
+        """Wait for the closure of the next batches."""
         try:
-            result.wait()
+            found = self._scheduled[0].of_each_step()
         except Exception:
             self.coordinator.join()
             raise
         self._scheduled.popleft()
-        return lambda: list(self.coordinator.strategy.local_results(result.value()))
+        self._ended.extend(found)
 
     def end(self) -> None:
         self.coordinator.join()

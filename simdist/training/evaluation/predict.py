@@ -16,7 +16,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.strategies.synchronous import SynchronousStrategy
 from simdist.training.arguments import require_inherited, require_numbers, require_options
 from simdist.training.callbacks import usable
-from simdist.training.evaluation.executions import count_batches, executions
+from simdist.training.evaluation.executions import batches_per_execution, count_batches, executions
 from simdist.training.evaluation.passes import AlonePass, Parts, Pass, PassInTurn, ReplicaPass, WorkerPass
 from simdist.training.evaluation.steps import given_values, keep_changed, prediction_step
 from simdist.training.hooks import hooks_of
@@ -80,7 +80,7 @@ def _pass_of(model: StrategyModel, source: Dataset, steps: int | None, step: For
         in_turn = PassInTurn(strategy, source, step.step, given)
         return in_turn, lambda: keep_changed(model, step, in_turn.state)
     if isinstance(strategy, ParameterServerStrategy):
-        return WorkerPass(strategy, source, step.step, given, steps), _keep_nothing
+        return WorkerPass(strategy, source, step.step, given, steps, batches_per_execution(model)), _keep_nothing
     kind = AlonePass if alone else ReplicaPass
     return kind(strategy, source, step.step, given), _keep_nothing
 

@@ -90,10 +90,10 @@ class Driver:
 
     # -- steps of workers
 
-    def call(self, task: str, function: Function, *args: Any, repeat: int = 1) -> Handle:
+    def call(self, task: str, function: Function, *args: Any, repeat: int = 1, keeps_each: bool = False) -> Handle:
         """Let a worker take steps of a plain function."""
         self.closures += 1
-        return POOLS[self.engine].call(task, WorkerStep(self, function, args, repeat), self.closures)
+        return POOLS[self.engine].call(task, WorkerStep(self, function, args, repeat, keeps_each), self.closures)
 
     def call_function(self, task: str, function: Callable[[Worker], Any]) -> Handle:
         """Let a worker call a plain function; a test that needs one is left out for an engine that refuses them."""
@@ -118,11 +118,12 @@ class WorkerStep:
         fitting: what `still_fits` says; None: what is true.
     """
 
-    def __init__(self, driver: Driver, function: Function, args: Sequence[Any], repeat: int = 1) -> None:
+    def __init__(self, driver: Driver, function: Function, args: Sequence[Any], repeat: int = 1, keeps_each: bool = False) -> None:
         self.driver = driver
         self.function = StepFunction(function)
         self.args = args
         self.repeat = repeat
+        self.keeps_each = keeps_each
         self.drawn: dict[int, Drawn] = {}
         self.known: tuple[BoundCall, LinkedProgram] | None = None
         self.fitting: bool | None = None

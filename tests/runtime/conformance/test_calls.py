@@ -76,6 +76,21 @@ def test_a_closure_repeats_its_step_and_gives_the_result_of_the_last(engine: Eng
     assert engine.steps_of("worker:1") == 0
 
 
+@pytest.mark.parametrize("keeps_each", [True, False])
+def test_a_closure_keeps_the_results_of_the_steps_before_the_last_where_it_is_asked_to(
+    keeps_each: bool, engine: Engine, driver: Driver
+) -> None:
+    variable = driver.variable(np.float32(0), "ps:0")
+
+    def step() -> Any:
+        variable.assign_add(np.float32(1))
+        return variable.value
+
+    last = driver.call("worker:0", step, repeat=3, keeps_each=keeps_each).wait()
+    assert [float(before.value(engine)) for before in last.before] == ([1, 2] if keeps_each else [])
+    assert float(last.value(engine)) == 3
+
+
 @pytest.mark.parametrize("fitting", [True, False])
 def test_a_program_is_linked_again_for_each_step_that_it_does_not_fit(fitting: bool, engine: Engine, driver: Driver) -> None:
     variable = driver.variable(np.float32(0), "ps:0")
