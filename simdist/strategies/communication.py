@@ -54,8 +54,8 @@ class CommunicationOptions:
             the workers it hears their heartbeats, and gives up one that was silent for 5 s, however long this is.
         implementation: a `CommunicationImplementation`, or its name.
         algorithm: one all-reduce by its name ("ring", "recursive doubling", ...), whatever the implementation would choose.
-        num_packs: the number of equal parts into which gradients are cut, whatever their layers; default 1. Gradients with fewer numbers
-            than parts travel in one.
+        num_packs: the number of equal parts into which the gradients of each dtype are cut, whatever their layers; default 1. Gradients
+            with fewer numbers than parts travel in one.
         compression: a compressor of gradients (`simdist.collectives.compression`); default none. It has no effect with one replica, whose
             gradients do not travel.
 

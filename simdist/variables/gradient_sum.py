@@ -33,7 +33,7 @@ class GradientPolicy:
 
     Args:
         bytes_per_pack: a new pack begins after one that has more bytes than this; 0: one pack for each dtype.
-        num_packs: above 1: all gradients end to end, cut into so many equal parts.
+        num_packs: above 1: all gradients of a dtype end to end, cut into so many equal parts.
         compression: what makes them smaller on their way; None for nothing.
         local: True: they are not added at all, because each replica takes steps of its own.
         by_rows: whether those of tables of which rows are looked up may travel as rows; default True.
@@ -128,19 +128,21 @@ def _summed_together(tracer: Tracer, policy: GradientPolicy, gradients: Sequence
     if policy.local:
         # Losses are shares of the global batch; a replica that goes on alone takes its own share for the whole.
         return [gradient * tracer.num_replicas for gradient in gradients]
-    if policy.num_packs > 1:
-        return _in_equal_packs(tracer, gradients, policy.num_packs)
     sums: list[jax.Array] = list(gradients)
     avals = [aval_of(gradient) for gradient in gradients]
     for pack in pack_gradients([aval.size_bytes for aval in avals], [aval.dtype for aval in avals], policy.bytes_per_pack):
-        totals = tracer.collective("all_reduce", [gradients[number] for number in pack], label="gradients")
+        if policy.num_packs > 1:
+            pack.reverse()  # end to end in the order of the variables
+            totals = _in_equal_packs(tracer, [gradients[number] for number in pack], policy.num_packs)
+        else:
+            totals = tracer.collective("all_reduce", [gradients[number] for number in pack], label="gradients")
         for number, total in zip(pack, totals, strict=True):
             sums[number] = total
     return sums
 
 
 def _in_equal_packs(tracer: Tracer, gradients: Sequence[jax.Array], num_packs: int) -> list[jax.Array]:
-    """All gradients end to end, cut into equal parts; where there are fewer numbers than parts, all of them in one: no pack is empty."""
+    """Gradients of one dtype end to end, cut into equal parts; fewer numbers than parts are all in one: no pack is empty."""
     flat = jnp.concatenate([gradient.reshape(-1) for gradient in gradients])
     parts: list[jax.Array] = []
     start = 0
@@ -150,6 +152,6 @@ def _in_equal_packs(tracer: Tracer, gradients: Sequence[jax.Array], num_packs: i
     total, start = jnp.concatenate(parts), 0
     sums: list[jax.Array] = []
     for gradient in gradients:
-        sums.append(total[start : start + gradient.size].reshape(gradient.shape).astype(gradient.dtype))
+        sums.append(total[start : start + gradient.size].reshape(gradient.shape))
         start += gradient.size
     return sums

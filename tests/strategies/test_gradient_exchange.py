@@ -124,3 +124,14 @@ def test_more_packs_than_numbers_are_one_pack_and_none_is_empty() -> None:
     assert v.numpy().tolist() == [-2.0] * 3
     sums = [span for span in cluster.trace.spans if span.category == "collective" and span.lane.startswith("worker:0")]
     assert len(sums) == 1, [(span.lane, span.name, span.facts) for span in sums]
+
+
+def test_equal_packs_have_the_bytes_of_the_dtypes_of_their_gradients() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    strategy = sd.MultiWorkerMirroredStrategy(cluster, sd.CommunicationOptions(num_packs=2, algorithm="ring"))
+    with strategy.scope():
+        variables = [sd.Variable(np.zeros(size, dtype)) for size, dtype in [(8, "float16"), (4, "float32"), (4, "float16")]]
+        optimizer = sd.Optimizer(keras.optimizers.SGD(1.0))
+    strategy.run(lambda: optimizer.apply_gradients([(np.ones(v.shape, v.dtype), v) for v in variables]))
+    assert [v.numpy().tolist() for v in variables] == [[-2.0] * 8, [-2.0] * 4, [-2.0] * 4]
+    assert bytes_sent(cluster) == 2 * (8 * 2 + 4 * 4 + 4 * 2)  # each of two replicas sends all of it once
