@@ -126,6 +126,8 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
     def schedule(self, fn: Callable[..., object], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> RemoteValue:
         """Run a function on some worker, as soon as one is free. Returns at once, unless max_queued closures wait for a worker already.
 
+        The messages that bring it there and its result back take their latency. Not simulated: the bytes of arguments and results.
+
         Args:
             fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker. It may call steps, and
                 `strategy.run`, which runs the replicas of this worker: it waits for them, and they are steps of this closure. What

@@ -39,7 +39,8 @@ class ReduceOp(Enum):
         SUM: their sum, in their dtype, as in TensorFlow: whole numbers of few bits wrap around without a word where their sum is too
             large (3 times 100 as int8 is 44), with an axis and without. Cast them before: ``value.astype("int32")``. Truth values
             are counted as int32.
-        MEAN: their sum divided by the number of replicas (with `axis`, by the number of elements).
+        MEAN: their sum divided by the number of replicas (with `axis`, by the number of elements). Numbers of half precision, or less,
+            are added, and travel, in float32.
 
     Example:
         >>> import simdist as sd

@@ -4,6 +4,8 @@ A traced step is bound and linked by its coordinator's code (`WorkerStep`), in t
 there; then it goes on by callbacks, `repeat` times. A plain function is simply called. The worker's fiber wakes only when code
 of users has to run; a closure with the program of the one before needs none. Updates of the chief's variables travel with the reply.
 
+Not simulated: the bytes of arguments and results, and of these updates.
+
     idle      --a closure that needs no code of users-->  stepping
     idle      --another closure-->                        calling     (the fiber runs code of users)
     calling   --bound and linked-->                       stepping
