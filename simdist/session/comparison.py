@@ -38,7 +38,9 @@ class Comparison:
         if self.same_until_s is None:
             return "the same"
         first, second = self.first or "nothing more", self.second or "nothing more"
-        return f"the same until {self.same_until_s * 1e3:.6g} ms, then {first} in the first, {second} in the second"
+        same_s = self.same_until_s
+        until = f"{same_s * 1e3:.6g} ms" if same_s < 1.0 else f"{same_s:.9g} s"
+        return f"the same until {until}, then {first} in the first, {second} in the second"
 
 
 class Traced(Protocol):
@@ -66,7 +68,7 @@ def compare(first: Traced, second: Traced) -> Comparison:
         >>> for session in (one, other):
         ...     session.advance()
         >>> print(sd.compare(one, other))
-        the same until 1000 ms, then chief:0 mark seed 1 in the first, chief:0 mark seed 2 in the second
+        the same until 1 s, then chief:0 mark seed 1 in the first, chief:0 mark seed 2 in the second
         >>> print(sd.compare(one, one))
         the same
     """

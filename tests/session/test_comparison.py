@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import simdist as sd
+from simdist.session.comparison import Comparison
 from simdist.trace import Trace
 
 
@@ -22,7 +23,7 @@ def traced(end_s: float = 1.0, size: int = 4, mark: str = "") -> SimpleNamespace
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        (traced(mark="crash"), traced(), "until 2000 ms, then crash of worker:0 in the first, nothing more in the second"),
+        (traced(mark="crash"), traced(), "until 2 s, then crash of worker:0 in the first, nothing more in the second"),
         (
             traced(1.0),
             traced(1.5),
@@ -37,3 +38,8 @@ def traced(end_s: float = 1.0, size: int = 4, mark: str = "") -> SimpleNamespace
 )
 def test_records_are_told_apart_in_as_few_words_as_do_it(first: SimpleNamespace, second: SimpleNamespace, words: str) -> None:
     assert words in str(sd.compare(first, second))
+
+
+@pytest.mark.parametrize(("same_until_s", "until"), [(0.0000125, "0.0125 ms"), (0.9995, "999.5 ms"), (1234.567891, "1234.56789 s")])
+def test_moments_are_written_without_exponents(same_until_s: float, until: str) -> None:
+    assert str(Comparison(same_until_s, "one", "other")) == f"the same until {until}, then one in the first, other in the second"
