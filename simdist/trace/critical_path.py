@@ -10,9 +10,10 @@ back from cause to cause:
   lasted until then: the message of an ``update`` that was on its way to the server. What a device has made, its task
   sends: where the lane of the device began nothing, that of the task counts. Otherwise it was a wait.
 
-A ``closure`` ends with its last part, so it is on the path only if it has none. A ``dropped`` one, or a span without duration,
-decides nothing and is never on it. A fault waits for nothing: before a crash, the walk goes on with what the task had done
-last. Another record without a cause ends the walk: what came before it is a wait.
+A ``closure`` ends with its last part, so it is on the path only if it has none. Nothing waits for a ``dropped`` one, unless its
+worker was kept busy by code of users, which is not interrupted: it is on the path only where it is the last before another
+closure or a crash. A span without duration decides nothing and is never on it. A fault waits for nothing: before a crash, the
+walk goes on with what the task had done last. Another record without a cause ends the walk: what came before it is a wait.
 
 Gradients that travel while their kernel still runs (on the lane of a device's network) are recorded before it, and cannot
 name it. Where nothing else was their cause, the kernels of those who took part were: of the replica that took longest.
@@ -34,7 +35,7 @@ import numpy as np
 
 from simdist.trace.by_key import sum_by_key
 from simdist.trace.event_log import EventLog
-from simdist.trace.records import NETWORK, NO_CAUSE, Instant, Span
+from simdist.trace.records import NETWORK, NO_CAUSE, Instant, Span, task_of
 
 __all__ = ["CriticalPath", "Segment", "critical_path"]
 
@@ -187,15 +188,21 @@ class _Walk:
         return reached, effect
 
     def _before_fault(self, row: int) -> int:
-        """Where a fault is the first cause of a span: the row of what its lane, or one of its devices, had recorded last; or -1."""
+        """Where a fault is the first cause of a span: the row of what its task, or one of its devices, had recorded last; or -1."""
         reached, first = self._through_instants(int(self.trace.spans.cause[row]), int(self._numbers[row]))
         if reached != NO_CAUSE or first not in self._instants:
             return NO_CAUSE
-        lane = self._instants[first].lane
-        codes = [code for code, text in enumerate(self.trace.names.texts) if text == lane or text.startswith(f"{lane}/")]
-        earlier = self.lane[: int(np.searchsorted(self._numbers, first))]
-        rows = np.flatnonzero(np.isin(earlier, codes))
-        return int(rows[-1]) if len(rows) else NO_CAUSE
+        rows = self._by_task.get(task_of(self._instants[first].lane), self.lane[:0])
+        count = int(np.searchsorted(rows, np.searchsorted(self._numbers, first)))
+        return int(rows[count - 1]) if count else NO_CAUSE
+
+    @cached_property
+    def _by_task(self) -> dict[str, np.ndarray]:
+        """By task the rows of its spans and of those of its devices, in the order of recording."""
+        tasks, codes = np.unique([task_of(text) for text in self.trace.names.texts], return_inverse=True)
+        order = np.argsort(codes[self.lane], kind="stable")
+        parts = np.split(order, np.searchsorted(codes[self.lane][order], np.arange(1, len(tasks))))
+        return dict(zip(tasks.tolist(), parts, strict=True))
 
     @cached_property
     def _instants(self) -> dict[int, Instant]:

@@ -171,6 +171,13 @@ def test_closure_that_was_dropped_decides_nothing() -> None:
     assert on_path(trace) == [("worker:0", "compute", 0.0, 1.0)]
 
 
+def test_closure_that_was_dropped_is_on_the_path_where_the_next_one_waited_for_its_function() -> None:
+    trace = Trace()
+    dropped = trace.span("worker:0", "dropped", "closure 0", 0.0, 2.0)
+    trace.span("worker:0", "closure", "closure 1", 2.0, 3.0, cause=dropped)
+    assert on_path(trace) == [("worker:0", "dropped", 0.0, 2.0), ("worker:0", "closure", 2.0, 3.0)]
+
+
 def test_down_time_is_on_the_path_and_instants_lead_through() -> None:
     trace = Trace()
     compute = trace.span("worker:0", "compute", "step", 0.0, 1.0)
@@ -192,6 +199,20 @@ def test_before_a_fault_comes_what_its_task_did_last(lane: str) -> None:
     down = trace.span("worker:0", "down", "down", 1.5, 4.0, cause=detect)
     trace.span("worker:0", "compute", "step", 4.0, 5.0, cause=down)
     assert on_path(trace) == [(lane, "compute", 0.0, 1.0), ("worker:0", "down", 1.5, 4.0), ("worker:0", "compute", 4.0, 5.0)]
+
+
+def test_a_task_that_dies_again_and_again_has_all_its_work_and_down_times_on_the_path() -> None:
+    trace = Trace()
+    expected: list[tuple[str, str, float, float]] = []
+    down = -1
+    for start_s in range(0, 12, 3):
+        trace.span("worker:1", "compute", "step", start_s, start_s + 1.5)
+        trace.span("worker:0", "compute", "step", start_s, start_s + 2.0, cause=down)
+        trace.span("worker:1", "compute", "step", start_s + 1.5, start_s + 2.5)
+        crash = trace.instant("worker:0", "crash", "crash of worker:0", start_s + 2.0)
+        down = trace.span("worker:0", "down", "down", start_s + 2.0, start_s + 3.0, cause=crash)
+        expected += [("worker:0", "compute", start_s, start_s + 2.0), ("worker:0", "down", start_s + 2.0, start_s + 3.0)]
+    assert on_path(trace) == expected
 
 
 def test_fault_of_a_task_that_had_done_nothing_ends_the_walk() -> None:
