@@ -13,6 +13,8 @@ Taught in lesson 09.
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,11 +86,14 @@ def require_holders(model: keras.Model, with_optimizer: bool) -> None:
 
 
 def is_damaged(path: str | os.PathLike[str]) -> bool:
-    """Whether a part of a file of weights (.weights.h5) cannot be read. Numbers that have changed are not noticed: it has no checksums."""
+    """Whether a part of a file (.keras or .weights.h5) cannot be read. A .weights.h5 has no checksums: changed numbers are not noticed."""
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as parts:
+                return parts.testzip() is not None
         with h5py.File(path) as file:
             file.visititems(_read_whole)
-    except (OSError, RuntimeError, KeyError, ValueError):
+    except (OSError, RuntimeError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
         return True
     return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import simdist as sd
 from simdist import keras
+from simdist.training.saved_files import is_damaged
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
 X = np.linspace(0, 1, 24, dtype=np.float32)[:, None]
@@ -127,12 +129,22 @@ def test_where_the_newest_is_damaged_the_one_before_it_is_evaluated_once(tmp_pat
     np.testing.assert_allclose([found.logs["mae"] for found in evaluator.evaluations], errors, rtol=1e-5)
 
 
-def test_a_file_of_another_model_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["1.weights.h5", "1.keras"])
+def test_a_file_of_another_model_is_an_error(name: str, tmp_path: Path) -> None:
     with sd.Cluster({"worker": 1}):
-        keras.Sequential([keras.Input((1,)), keras.layers.Dense(2), keras.layers.Dense(1)]).save_weights(tmp_path / "1.weights.h5")
+        other = keras.Sequential([keras.Input((1,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+        other.save_weights(tmp_path / name) if name.endswith("h5") else other.save(tmp_path / name)
         evaluator = sd.SidecarEvaluator(build(), DATA, tmp_path, timeout_s=5)
-        with pytest.raises(sd.errors.InvalidArgumentError, match=r"1\.weights\.h5' has other weights than .*Keras says: "):
+        with pytest.raises(sd.errors.InvalidArgumentError, match=rf"{re.escape(name)}' has other weights than .*Keras says: "):
             evaluator.start()
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_damage_of_a_file_is_found_by_its_checksums(is_whole: bool, tmp_path: Path) -> None:
+    build().save(path := tmp_path / "1.keras")
+    content = path.read_bytes()
+    path.write_bytes(content if is_whole else content[:-2000] + bytes([content[-2000] ^ 1]) + content[-1999:])
+    assert is_damaged(path) is not is_whole
 
 
 @pytest.mark.parametrize(("name", "is_last"), [("{}.weights.h5", True), ("epoch-{:02d}.keras", True), ("{}-0.25.weights.h5", False)])
