@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import simdist as sd
 from simdist import keras
-from simdist.training.missing_targets import explained_without_targets
 
 X = np.ones((8, 3), np.float32)
 STRATEGIES = {
@@ -58,8 +58,69 @@ def test_metric_without_targets_is_named_where_the_loss_needs_none() -> None:
         model.fit(X, verbose=0)
 
 
-@pytest.mark.parametrize(("y", "text"), [(X, "None is not a valid value for jnp.array"), (None, "shapes differ")])
-def test_other_errors_stay_as_they_are(y: Any, text: str) -> None:
-    with pytest.raises(ValueError, match=text) as raised, explained_without_targets("doubler", y):
-        raise ValueError(text)
-    assert type(raised.value) is ValueError
+@pytest.mark.parametrize(
+    ("compiled_with", "y"),
+    [
+        ({"loss": ["mse", "mse"]}, None),
+        ({"loss": ["mse", "mse"]}, [None, None]),
+        ({"loss": "mse"}, None),
+        ({"loss": ["mse", "mse"], "metrics": [["accuracy"], []]}, None),
+    ],
+)
+def test_missing_targets_of_several_outputs_are_named_whatever_keras_says(compiled_with: dict[str, Any], y: Any) -> None:
+    with sd.OneDeviceStrategy().scope():
+        inputs = keras.Input((3,))
+        model = keras.Model(inputs, [keras.layers.Dense(1)(inputs), keras.layers.Dense(1)(inputs)], name="doubler")
+        model.compile("sgd", **compiled_with)
+    with pytest.raises(sd.errors.InvalidArgumentError, match="doubler was compiled with"):
+        model.evaluate(X, y, verbose=0)
+
+
+class Wrong(keras.Model):
+    """Whose own code gives JAX a None."""
+
+    def __init__(self, in_call: bool) -> None:
+        super().__init__()
+        self.in_call, self.dense = in_call, keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(jnp.asarray(None) if self.in_call else x)
+
+    def compute_loss(self, *_: Any, **__: Any) -> Any:
+        return jnp.asarray(None)
+
+
+@pytest.mark.parametrize("in_call", [True, False])
+def test_an_error_of_the_code_of_a_user_stays_as_it_is_where_there_are_no_targets(in_call: bool) -> None:
+    with sd.OneDeviceStrategy().scope():
+        model = Wrong(in_call)
+        model.compile("sgd", "mse")
+    for method in (model.fit, model.evaluate):
+        with pytest.raises(ValueError, match="None is not a valid value") as raised:
+            method(X, verbose=0)
+        assert not isinstance(raised.value, sd.errors.SimdistError)
+
+
+class MeanOutput(keras.metrics.Mean):
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        super().update_state(y_pred)
+
+
+def test_a_metric_that_needs_no_targets_has_none_and_keeps_its_errors() -> None:
+    for is_of_the_strategy in (True, False):
+        outside = MeanOutput()
+        with sd.OneDeviceStrategy().scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, kernel_initializer="ones")])
+            model.compile("sgd", metrics=[MeanOutput() if is_of_the_strategy else outside])
+        if is_of_the_strategy:
+            assert model.evaluate(X, verbose=0) == [0.0, 3.0]
+        else:
+            with pytest.raises(sd.errors.InvalidArgumentError, match=r"made outside strategy\.scope"):
+                model.fit(X, verbose=0)
+
+
+def test_an_error_with_targets_stays_as_it_is() -> None:
+    model = compiled("mirrored", "categorical_crossentropy")
+    with pytest.raises(ValueError, match="Incompatible shapes") as raised:
+        model.fit(X, np.ones((8, 2, 2)), verbose=0)
+    assert not isinstance(raised.value, sd.errors.SimdistError)
