@@ -166,9 +166,11 @@ def test_closure_stands_for_itself_only_without_parts() -> None:
 
 def test_closure_that_was_dropped_decides_nothing() -> None:
     trace = Trace()
-    trace.span("worker:0", "compute", "step", 0.0, 1.0)
-    trace.span("worker:1", "dropped", "closure 1", 0.0, 2.0)
+    compute = trace.span("worker:0", "compute", "step", 0.0, 1.0)
+    trace.span("worker:0", "dropped", "closure 1", 1.0, 4.0)
     assert on_path(trace) == [("worker:0", "compute", 0.0, 1.0)]
+    trace.span("ps:0", "apply", "sgd", 2.0, 3.0, cause=compute)
+    assert on_path(trace) == [("worker:0", "compute", 0.0, 1.0), ("ps:0", "apply", 2.0, 3.0)]
 
 
 def test_closure_that_was_dropped_is_on_the_path_where_the_next_one_waited_for_its_function() -> None:

@@ -30,6 +30,7 @@ def test_overlapping_spans_are_counted_once() -> None:
 
 def test_closures_and_down_time_are_no_work() -> None:
     trace = Trace()
+    trace.span("worker:0", "dropped", "closure 7", 0.0, 4.0)
     trace.span("worker:0", "compute", "step", 1.0, 2.0)
     trace.span("worker:0", "closure", "closure 0", 0.0, 4.0)
     trace.span("worker:0", "down", "down", 4.0, 8.0)
@@ -215,11 +216,14 @@ def test_bytes_by_link_come_from_their_totals() -> None:
 
 def test_text_has_whole_bytes() -> None:
     trace = Trace()
-    for _ in range(3):
-        trace.total("worker:0", "bytes_sent", 8000 / 7)
-        trace.total("worker:0/out", "link_bytes", 8000 / 7)
-    text = format_summary(trace.summary())
-    assert "bytes by link: worker:0/out 3,429" in text and " 3,429" in text.splitlines()[5]
+    trace.span("ps:0", "apply", "sgd", 0.0, 1.0)
+    for name in ("bytes_sent", "link_bytes"):
+        for lane in ("ps:0",) if name == "bytes_sent" else ("ps:0/in", "ps:0/out"):
+            trace.total(lane, name, 24000 / 7)
+    lines = format_summary(trace.summary()).splitlines()
+    rows = [line.split() for line in lines if line.startswith("ps:0")]
+    assert "3,429" in rows[0] and rows[1][-2:] == ["3,429", "3,429"]
+    assert "bytes by link: ps:0/in 3,429, ps:0/out 3,429" in lines
 
 
 def test_queue_is_weighted_with_time() -> None:

@@ -137,14 +137,27 @@ def test_an_answer_that_comes_after_a_step_was_dropped_has_no_effect(scene: Scen
     assert ended[0] == "closure" and ended[1] > 20.0
 
 
-def test_a_function_whose_closure_was_given_away_meanwhile_is_shown_as_dropped(scene: Scene) -> None:
-    def sleeps(worker: Worker) -> None:
+@pytest.mark.parametrize("is_step", [True, False])
+def test_a_closure_that_was_given_away_while_code_of_users_ran_is_shown_as_dropped(is_step: bool, scene: Scene) -> None:
+    def sleeps(*_: Worker) -> None:
         scene.engine.sleep(3.0)
 
-    scene.driver.call_function("worker:0", sleeps)
+    def call() -> Handle:
+        return scene.driver.call("worker:0", sleeps) if is_step else scene.driver.call_function("worker:0", sleeps)
+
+    call()
     scene.at(1.0, lambda: scene.pool.loops["worker:0"].replaced(1))
-    scene.driver.call_function("worker:0", sleeps).wait()
+    call().wait()
     assert [(category, end_s - start_s) for category, start_s, end_s in scene.closures()] == [("dropped", 3.0), ("closure", 3.0)]
+
+
+@pytest.mark.parametrize(("has_waited", "chief", "worker", "cause"), [(True, 7, 3, 7), (True, 3, 7, 7), (False, 3, 7, 3)])
+def test_the_cause_of_a_closure_is_the_last_that_it_waited_for(has_waited: bool, chief: int, worker: int, cause: int, scene: Scene) -> None:
+    scene.engine.sleep(1.0)
+    scene.world.chief.processor.last, scene.worker.processor.last = chief, worker
+    if has_waited:
+        scene.pool.loops["worker:0"].up_s = scene.engine.now
+    assert scene.call("ps:0").cause == cause
 
 
 @pytest.mark.parametrize("believed_down", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
@@ -41,11 +42,12 @@ def found(model: Any, steps: int | None = None) -> tuple[Any, Any, list[Any]]:
     return model.evaluate(X, Y, return_dict=True, **options), model.predict(X, **options).tolist(), seen
 
 
+@pytest.mark.parametrize("method", ["evaluate", "predict"])
 @pytest.mark.parametrize("size", [3, 10])
-def test_batches_of_a_closure_cost_one_round_trip_of_the_coordinator_together(size: int) -> None:
+def test_batches_of_a_closure_cost_one_round_trip_of_the_coordinator_together(size: int, method: str) -> None:
     cluster, model = served(steps_per_execution=size)
     before = cluster.now
-    model.predict(X, batch_size=4, verbose=0)
+    getattr(model, method)(*((X, Y) if method == "evaluate" else (X,)), batch_size=4, verbose=0)
     round_trips = ceil(BATCHES / size) + BATCHES  # of each closure, and of each batch for the variables
     assert cluster.now - before == pytest.approx(2 * LATENCY_S * round_trips, rel=1e-6)
     assert len(list(cluster.trace.spans.where(category="closure"))) == ceil(BATCHES / size)
@@ -65,6 +67,20 @@ def test_packs_change_no_number_and_hooks_follow_executions(options: dict[str, A
     tests = {line[0]: line for line in each if isinstance(line, tuple) and len(line) == 3}
     parts = [(end, outputs[begin * 4 : (end + 1) * 4]) for begin, end in zip(range(0, count, 3), ends, strict=True)]
     assert packed[2] == [line for begin, end in zip(range(0, count, 3), ends, strict=True) for line in (begin, tests[end])] + parts
+
+
+@pytest.mark.parametrize("steps", [4, 7])
+def test_no_more_batches_are_taken_than_steps(steps: int) -> None:
+    taken: list[int] = []
+
+    def batches() -> Iterator[tuple[Any, Any]]:
+        while True:
+            taken.append(len(taken))
+            yield X[:4], Y[:4]
+
+    _, model = served(2, steps_per_execution=3)
+    model.evaluate(batches(), steps=steps, verbose=0)
+    assert len(taken) == steps
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
