@@ -53,9 +53,12 @@ def test_metric_without_targets_is_named_where_the_loss_needs_none() -> None:
         model = keras.Model(inputs, outputs, name="doubler")
     model.compile("sgd")
     assert np.isfinite(model.fit(X, verbose=0).history["loss"][0])
-    model.compile("sgd", metrics=["mae"])
-    with pytest.raises(sd.errors.InvalidArgumentError, match="doubler was compiled with"):
-        model.fit(X, verbose=0)
+    for is_trained in (False, True):
+        model.compile("sgd", metrics=["mae"])
+        if is_trained:
+            model.fit(X, X[:, :1], verbose=0)
+        with pytest.raises(sd.errors.InvalidArgumentError, match="doubler was compiled with"):
+            model.fit(X, verbose=0)
 
 
 @pytest.mark.parametrize(

@@ -139,12 +139,26 @@ def test_a_file_of_another_model_is_an_error(name: str, tmp_path: Path) -> None:
             evaluator.start()
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_damage_of_a_file_is_found_by_its_checksums(is_whole: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [None, 0, -2000], ids=["whole", "header of a part", "numbers"])
+def test_damage_of_a_file_is_found_by_its_checksums(place: int | None, tmp_path: Path) -> None:
     build().save(path := tmp_path / "1.keras")
-    content = path.read_bytes()
-    path.write_bytes(content if is_whole else content[:-2000] + bytes([content[-2000] ^ 1]) + content[-1999:])
-    assert is_damaged(path) is not is_whole
+    content = bytearray(path.read_bytes())
+    if place is not None:
+        content[place] ^= 1
+    path.write_bytes(content)
+    assert is_damaged(path) is (place is not None)
+
+
+def test_an_error_of_a_cluster_while_a_file_is_loaded_is_none_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise sd.errors.InvalidArgumentError("said by the cluster")
+
+    with sd.Cluster({"worker": 1}):
+        model = build()
+        saved(model, tmp_path / "1.weights.h5", 1.0)
+        monkeypatch.setattr(model, "load_weights", refuse)
+        with pytest.raises(sd.errors.InvalidArgumentError, match=r"^said by the cluster"):
+            sd.SidecarEvaluator(model, DATA, tmp_path, timeout_s=5).start()
 
 
 @pytest.mark.parametrize(("name", "is_last"), [("{}.weights.h5", True), ("epoch-{:02d}.keras", True), ("{}-0.25.weights.h5", False)])
