@@ -60,3 +60,10 @@ def test_neighbours_of_a_torus_stand_side_by_side_and_lines_join_them() -> None:
     assert at["worker:3"][1] == at["chief:0"][1] < at["worker:2"][1] and at["worker:3"][0] > at["worker:2"][0] == at["chief:0"][0]
     lines = {(link["source"], link["target"]) for link in layout["links"]}
     assert ("chief:0", "worker:3") in lines and ("worker:2", "worker:3") not in lines and len(lines) == 4 + 6
+
+
+def test_of_a_torus_of_three_axes_the_lines_of_two_are_drawn_and_who_is_no_node_stands_beside_it() -> None:
+    layout = cluster_layout(sd.Cluster({"worker": 8}, network=ethernet_10g.as_torus((2, 2, 2))))
+    assert sorted(link["name"][-2:] for link in layout["links"]) == ["x+"] * 4 + ["y+"] * 4
+    x = {task["name"]: task["x"] for task in layout["tasks"]}
+    assert x.pop("chief:0") < min(x.values())
