@@ -157,7 +157,7 @@ class Chain(ServerRecovery):
             self.has_copy = self.is_copying = False
             if not self.is_serving:
                 self.lose()
-            elif not self.world.detection.membership.is_up(task.name):
+            if self.is_serving and not self.world.detection.membership.is_up(task.name):
                 self._break()  # the chief believes so already, and will not say it again
 
     def _saved(self) -> Held | None:

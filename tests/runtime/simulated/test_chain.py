@@ -140,3 +140,33 @@ def test_a_server_waits_for_no_copy_on_one_that_dies_while_it_is_believed_to_be_
         coordinator.schedule(step)
     coordinator.join()
     assert [float(count.numpy()) for count in counts] == [8.0, 8.0]
+
+
+def test_a_server_that_has_lost_its_variables_waits_for_no_copy_of_what_came_meanwhile() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    first = sd.ParameterServerStrategy(cluster, recovery="replica", mode="bounded", staleness=1)
+    with first.scope():
+        count, other = sd.Variable(0.0, name="count"), sd.Variable(0.0, name="other")
+        sd.Variable(np.zeros(1_000_000, np.float32), name="many")
+    cluster.faults.slow("ps:1", 1e7, at=0.0, until=20.0)  # it repeats the second change of ps:0 only after its round
+    cluster.faults.crash("ps:0", at=0.7, restart_after=0.1)
+    cluster.faults.slow_link("ps:1", "ps:0", bandwidth_factor=1e6, at=0.0, until=20.0)  # its variables do not come
+    cluster.faults.pause("ps:1", at=2.0)
+    cluster.faults.crash("ps:1", at=10.0, restart_after=1.0)
+
+    @sd.function(seconds=0.5)
+    def step() -> None:
+        count.assign_add(1.0)
+        other.assign_add(1.0)
+
+    training = sd.ClusterCoordinator(first)
+    for _ in range(2):
+        training.schedule(step)
+    with pytest.raises(UnavailableError, match="The copy of ps:0 on ps:1 was lost too"):
+        training.join()
+    sd.sleep(20.0)
+    again = sd.ParameterServerStrategy(cluster, recovery="replica")
+    with again.scope():
+        late = sd.Variable(0.0, name="late")
+    sd.ClusterCoordinator(again).schedule(sd.function(lambda: late.assign_add(1.0))).fetch()
+    assert float(late.numpy()) == 1.0
