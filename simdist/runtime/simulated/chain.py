@@ -3,7 +3,7 @@
 Each change is sent to the next server, which repeats it and answers. Changes become safe in their order; when the server dies, those that
 are not safe yet are taken back, and their clients, who have no confirmation, send them again. So nothing that was confirmed is lost, and
 nothing counts twice. While the next server is down, or does not answer, there is no copy, and changes are confirmed at once; when it is
-back, everything is copied again.
+back, or some time after it did not answer, everything is copied again, also where nothing changes any more.
 
 A read is answered by the server itself, with changes that may not be safe yet.
 
@@ -64,8 +64,6 @@ class Chain(ServerRecovery):
     def changed(self, change: Change) -> None:
         if not (self.has_copy or self.is_copying):
             change.done()
-            if self.clock.now >= self._tried_s + COPY_AGAIN_S:
-                self._copy_all()
             return
         change.cause = self.task.processor.last
         self.log.append(change)
@@ -137,6 +135,7 @@ class Chain(ServerRecovery):
         """There is no copy any more: what waits for it is confirmed."""
         self.has_copy = self.is_copying = False
         self._tried_s = self.clock.now
+        self.clock.after_daemon(COPY_AGAIN_S, self._copy_again)
         log, self.log = self.log, deque()
         for change in log:
             change.done()
@@ -189,7 +188,17 @@ class Chain(ServerRecovery):
         elif not self.has_copy and self.is_serving:
             self._copy_all()
 
+    def started(self, task: Task) -> None:
+        super().started(task)
+        if self.is_serving and not self.has_copy:
+            self._copy_all()  # what it held is lost: what it gets from now on shall not be
+
     # -- copies ---------------------------------------------------------------------------------------------------
+
+    def _copy_again(self) -> None:
+        """Try again to make a copy, unless that was tried since."""
+        if self.is_serving and not self.has_copy and self.clock.now >= self._tried_s + COPY_AGAIN_S:
+            self._copy_all()
 
     def _copy_all(self) -> None:
         """Give the follower a copy of everything."""
