@@ -69,3 +69,13 @@ def test_a_silence_without_an_end_ends_the_round_as_before_whatever_is_planned_f
 def test_a_closure_that_is_given_up_says_how_to_be_more_patient() -> None:
     with pytest.raises(TimedOutError, match=r"run again 5 times after such an error; ClusterCoordinator\(..., tolerated_time_outs=n\)"):
         trained("sync", SILENCES["a server that is paused"])
+
+
+def test_a_server_whose_restart_is_planned_anew_is_called_when_it_is_back() -> None:
+    def plan(faults: Any) -> None:
+        faults.crash("ps:0", at=0.0005, restart_after=100_000.0)
+        faults.crash("ps:0", at=400.0, restart_after=1.0)
+
+    found, seconds = trained("async", plan, recovery="replica", exactly_once=True)
+    assert found == [STEPS * 1.0, STEPS * 2.0]
+    assert 401.0 < seconds < 1_000.0

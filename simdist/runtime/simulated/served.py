@@ -117,7 +117,8 @@ class Served:
             return pause_s
         plans = [] if self.serving.recovery == "raise" else [task.restart_plan for task in tasks if not task.alive]
         back_s = [plan.at_s for plan in plans if plan is not None]
-        return max(back_s) - now + pause_s if back_s else None
+        # At most as long again as it has waited: a later fault may let the server start earlier.
+        return min(max(back_s) - now + pause_s, now - waits_since_s) if back_s else None
 
     def is_restoring(self, tasks: Iterable[Task]) -> bool:
         """Whether one of these servers is up, and gets back what it held."""
