@@ -2,7 +2,7 @@
 
 The paths follow the structure, as those of Keras' own files do (``layers/dense_1/vars/0``), and no names that Keras counts up. A layer
 whose `save_own_variables` gives arrays, and no variables, is given them back by its `load_own_variables`. Beyond Keras' files a model has
-its metrics and the states of its stateful layers, so that a training can go on in the middle of an epoch.
+its metrics, the states of its stateful layers, and the adapters of LoRA by themselves, so that a training can go on where it was.
 
 Taught in lesson 09.
 """
@@ -126,9 +126,7 @@ class _Walk:
     def _layer(self, layer: Saveable, path: str) -> None:
         if not layer.built:
             self.found.unbuilt.append(layer)
-        given: dict[str, Any] = {}
-        if layer.built:
-            layer.save_own_variables(given)
+        given = _given_of(layer) if layer.built else {}
         if all(isinstance(value, keras.Variable) for value in given.values()):
             self.found.variables |= {_joined(path, f"vars/{name}"): variable for name, variable in given.items()}
             if given and hasattr(layer, "finalize_state"):
@@ -165,6 +163,21 @@ class _Walk:
             self.visit(model.optimizer, _joined(path, "optimizer"))
         for number, metric in enumerate(model.metrics):
             self.visit(metric, _joined(path, f"metrics/{number}"))
+
+
+def _given_of(layer: Saveable) -> dict[str, Any]:
+    """What a layer gives to be saved; of one with LoRA each variable, where Keras' files have the kernel with its product added."""
+    given: dict[str, Any] = {}
+    if not getattr(layer, "lora_enabled", False):
+        layer.save_own_variables(given)
+        return given
+    layer.lora_enabled = False
+    try:
+        layer.save_own_variables(given)
+    finally:
+        layer.lora_enabled = True
+    adapters = {name: value for name, value in vars(layer).items() if name.startswith("lora_") and isinstance(value, keras.Variable)}
+    return given | adapters
 
 
 def _of_optimizer(optimizer: Saveable) -> Iterator[tuple[int, keras.Variable]]:

@@ -223,6 +223,35 @@ def test_the_states_of_stateful_layers_are_saved_beside_their_weights(new: str, 
     assert not any(state.any() for state in states_of(of_another_size))
 
 
+@pytest.mark.parametrize("quantized", [False, True])
+def test_adapters_are_saved_beside_the_weights_that_they_change(quantized: bool, tmp_path: Path) -> None:
+    """Keras' files have the weights with the product added, and adapters that are restored as zeros do not learn any more."""
+
+    def adapted(value: float) -> Any:
+        layer = keras.layers.Embedding(5, 4, embeddings_initializer="ones")
+        layer.build()
+        if quantized:
+            layer.quantize("int8")
+        layer.enable_lora(2, "zeros", keras.initializers.Constant(value))
+        return layer
+
+    layer, other = adapted(1.0), adapted(2.0)
+    sd.Checkpoint(layer=other).restore(sd.Checkpoint(layer=layer).save(tmp_path / "ckpt")).assert_consumed()
+    for one, restored in zip(layer.variables, other.variables, strict=True):
+        np.testing.assert_array_equal(np.asarray(restored), np.asarray(one), err_msg=one.path)
+
+
+def test_weights_without_adapters_are_restored_into_a_layer_that_has_some(tmp_path: Path) -> None:
+    base, other = keras.layers.Dense(3, kernel_initializer="ones"), keras.layers.Dense(3, kernel_initializer="zeros")
+    base.build((2, 4))
+    other.build((2, 4))
+    other.enable_lora(2)
+    status = sd.Checkpoint(layer=other).restore(sd.Checkpoint(layer=base).save(tmp_path / "ckpt"))
+    np.testing.assert_array_equal(np.asarray(other.kernel), np.ones((4, 3)))
+    with pytest.raises(AssertionError, match="lora_kernel_a"):
+        status.assert_existing_objects_matched()
+
+
 def test_a_model_of_another_structure_is_refused_and_one_without_a_layer_is_reported(tmp_path: Path) -> None:
     model = made("sequential", nullcontext(), True)
     path = sd.Checkpoint(model=model).save(tmp_path / "ckpt")
