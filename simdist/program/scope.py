@@ -29,6 +29,7 @@ __all__ = [
     "current_scope",
     "guarded",
     "is_default",
+    "is_opened",
     "late_libraries",
     "libraries",
     "open_scopes",
@@ -119,11 +120,12 @@ def opened(scope: Scope) -> Iterator[None]:
             "the other, or run each program in a process of its own (concurrent.futures.ProcessPoolExecutor)."
         )
     if stack and stack[-1] is not scope:
-        raise FailedPreconditionError(
-            f"The scope of {type(stack[-1]).__name__} is open; close it before opening that of {type(scope).__name__}."
-        )
+        outer, inner = type(stack[-1]).__name__, type(scope).__name__
+        if not openings:  # of the strategy whose closures this task runs
+            raise FailedPreconditionError(f"A closure of {outer} cannot open the scope of {inner}. A main of cluster.launch can.")
+        raise FailedPreconditionError(f"The scope of {outer} is open; close it before opening that of {inner}.")
     _late_libraries_added()
-    depth, closing = len(stack), ExitStack()
+    depth, num_openings, closing = len(stack), len(openings), ExitStack()  # a worker's scope is open without an opening
     opening = _Opening(scope, closing)
     try:
         stack.append(scope)
@@ -133,7 +135,7 @@ def opened(scope: Scope) -> Iterator[None]:
         require_libraries()
     finally:
         with delayed_interrupts():  # nobody could close a scope that is left open
-            del stack[depth:], openings[depth:]
+            del stack[depth:], openings[num_openings:]
             closing.close()
 
 
@@ -227,6 +229,11 @@ def current_scope() -> Scope:
     if runs is not None:
         return runs
     return stack[-1] if stack else _default_scope()
+
+
+def is_opened() -> bool:
+    """Whether code of this task has opened a scope; that of the strategy whose closures a worker runs is open without."""
+    return bool(_openings.get())
 
 
 def is_default(scope: object) -> bool:

@@ -11,8 +11,9 @@ from simdist.errors import FailedPreconditionError
 from simdist.process_state import TaskLocal
 from simdist.program.batch_rows import BatchRows, common_size
 from simdist.program.global_sizes import GlobalSize
-from simdist.program.scope import Scope, chosen_scope, current_scope, is_default, open_scopes, running
+from simdist.program.scope import Scope, chosen_scope, current_scope, is_default, is_opened, open_scopes, running
 from simdist.program.tracing import active_tracer
+from simdist.runtime.work import running_closure
 
 __all__ = [
     "ReplicaContext",
@@ -23,6 +24,7 @@ __all__ = [
     "has_strategy",
     "in_cross_replica_context",
     "is_default",
+    "strategy_of_models",
 ]
 
 
@@ -251,6 +253,17 @@ def get_replica_context() -> ReplicaContext | None:
     if contexts:
         return contexts[-1]
     return None if has_strategy() or _traced_for.get() is not None else ReplicaContext(get_strategy())
+
+
+def strategy_of_models() -> Any:
+    """The strategy to which a model of Keras belongs that is made now; None: it is an ordinary model.
+
+    A plain function of `schedule` runs under its worker's strategy, but what it makes is its own, unless it opens the scope by itself.
+    """
+    closure = running_closure.get()
+    if closure is not None and closure.is_plain and not (is_opened() or _replicas.get() or active_tracer()):
+        return None
+    return get_strategy() if has_strategy() else None
 
 
 def experimental_set_strategy(strategy: Any) -> None:

@@ -20,7 +20,7 @@ from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.strategies.base import Strategy
-from simdist.strategies.context import get_strategy, has_strategy
+from simdist.strategies.context import get_strategy, strategy_of_models
 from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training import saving
 from simdist.training.arguments import (
@@ -93,7 +93,7 @@ class _Distributed(StrategyModel):
         """
         self._join()
         strategy = self.simdist_strategy
-        if strategy is None and has_strategy():
+        if strategy is None and strategy_of_models() is not None:
             raise made_outside(self, "compile")
         if strategy is not None:
             arguments = compile_arguments(args, options)
@@ -151,7 +151,7 @@ class _Distributed(StrategyModel):
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """A model with the same weights and optimizer state, of the strategy in scope; outside of every scope, of its own strategy."""
         del memo  # the copy is made of a file, and has no part of this model
-        strategy = None if has_strategy() else self.simdist_strategy
+        strategy = self.simdist_strategy if strategy_of_models() is None else None
         with nullcontext() if strategy is None else strategy.scope():
             make, arguments = cast("tuple[Callable[..., Self], tuple[object, ...]]", self.__reduce__())
             return make(*arguments)
@@ -321,7 +321,7 @@ class _Distributed(StrategyModel):
         self._join()
         if self.simdist_strategy is None:
             require_no_strategy_inside(self)
-            if caller and has_strategy():
+            if caller and strategy_of_models() is not None:
                 raise made_outside(self, caller)
         return self.simdist_strategy is not None
 
@@ -377,7 +377,7 @@ class Distiller(keras.distillation.Distiller, Model):  # pyright: ignore[reportI
 
 def _in_scope(model: NewModel) -> NewModel:
     """A new model, which belongs to the strategy in scope."""
-    object.__setattr__(model, "simdist_state", TrainingState(get_strategy() if has_strategy() else None))
+    object.__setattr__(model, "simdist_state", TrainingState(strategy_of_models()))
     return model
 
 

@@ -13,7 +13,7 @@ from keras.src.backend.jax.trainer import JAXTrainer
 from keras.src.trainers.trainer import Trainer
 
 from simdist.errors import FailedPreconditionError
-from simdist.strategies.context import has_strategy
+from simdist.strategies.context import strategy_of_models
 from simdist.training.adoption import MODELS_OF_STRATEGIES
 from simdist.training.keras_model import KerasArgument, StrategyModel
 from simdist.variables.handles import adopted
@@ -42,7 +42,7 @@ def _noting(original: Callable[..., None]) -> Callable[..., None]:
     @wraps(original)
     def created(self: Trainer, *args: KerasArgument, **options: KerasArgument) -> None:
         original(self, *args, **options)
-        if has_strategy():
+        if strategy_of_models() is not None:
             object.__setattr__(self, MADE_IN_SCOPE, True)
 
     return created
@@ -62,7 +62,7 @@ def _require_no_strategy(model: Trainer, caller: str) -> None:
     """Refuse a plain model that was made in a scope, has variables of a strategy, or is used in a scope."""
     variables: list[object] = getattr(model, "variables", [])
     is_inside = getattr(model, MADE_IN_SCOPE, False) or any(adopted(variable) is not None for variable in variables)
-    if is_inside or has_strategy():
+    if is_inside or strategy_of_models() is not None:
         where = "was made" if is_inside else f"is used ({caller})"
         raise FailedPreconditionError(
             f"{caller}: the model {getattr(model, 'name', '')!r} is one of plain Keras and {where} in strategy.scope(); Keras' own loop "

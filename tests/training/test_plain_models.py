@@ -105,3 +105,36 @@ def test_a_plain_model_may_be_a_part_of_ours_and_of_a_loop_of_the_users_own() ->
         return strategy.reduce("sum", strategy.run(lambda: part(X).sum()), axis=None)
 
     assert float(step()) == pytest.approx(2 * whole.predict(X, verbose=0).sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("k", [keras, plain])
+@pytest.mark.parametrize("engine", ["simulated", "in_process"])
+def test_a_plain_function_on_a_worker_trains_an_ordinary_model(k: Any, engine: Any) -> None:
+    """As in a search for hyper-parameters."""
+
+    def trial(rate: float) -> Any:
+        model = k.Sequential([k.Input((3,)), k.layers.Dense(1, kernel_initializer="zeros")])
+        model.compile(k.optimizers.SGD(rate), "mse")
+        model.train_on_batch(X, Y)
+        return model.get_weights()[0]
+
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}, engine=engine))
+    found = sd.ClusterCoordinator(strategy).schedule(trial, args=(0.1,))
+    np.testing.assert_allclose(found.fetch(), 0.2 * X.T @ Y / len(X), rtol=1e-5)
+
+
+def test_a_plain_function_on_a_worker_that_opens_a_scope() -> None:
+    """That of its strategy owns models as everywhere; another one cannot be opened there."""
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    coordinator = sd.ClusterCoordinator(strategy)
+
+    def compiles(other: Any) -> None:
+        with other.scope():
+            functional().compile("sgd", "mse")
+
+    with pytest.raises(FailedPreconditionError, match=r"was made in strategy.scope\(\)"):
+        coordinator.schedule(lambda: compiles(strategy))
+        coordinator.join()
+    with pytest.raises(FailedPreconditionError, match=r"A closure of .* cannot open the scope of OneDeviceStrategy\. A main"):
+        coordinator.schedule(lambda: compiles(sd.OneDeviceStrategy()))
+        coordinator.join()
