@@ -15,6 +15,9 @@ WRITERS = ("chief", "owners")
 class CheckpointOptions:
     """How a checkpoint is saved.
 
+    A disk writes a file, makes it durable, reads it back (so a torn write is found), and renames it durably: of n bytes
+    ``n / write_bandwidth + n / read_bandwidth + 3 * latency + 2 * fsync`` of its `DiskModel`. Before that, values come over the network.
+
     Args:
         enable_async: True goes on with the training while the disk writes; a later save, `Checkpoint.sync` and a restore wait for it. The
             values are those of the moment of saving either way. A launched main that ends waits for

@@ -103,6 +103,11 @@ class CriticalPath:
         sums = sum_by_key(self.log.spans.category[rows], ends_s - starts_s)
         return dict(sorted(((texts[code], sum_s) for code, sum_s in sums.items()), key=lambda item: (-item[1], item[0])))
 
+    def __repr__(self) -> str:
+        """What it consists of: of the parts of a long run there are thousands."""
+        seconds = [f"{category} {seconds:.6g} s" for category, seconds in self.seconds.items()]
+        return f"CriticalPath(to {self.end_s:.6g} s: {', '.join([*seconds, f'waits {self.waited_s:.6g} s'])})"
+
     def _waits_s(self) -> list[float]:
         _, starts_s, ends_s = self._columns
         return (starts_s - np.concatenate([[0.0], ends_s])[:-1]).tolist()

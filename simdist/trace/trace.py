@@ -48,7 +48,10 @@ class Trace(EventLog):
         return summary.summary(self)
 
     def critical_path(self) -> critical_path.CriticalPath:
-        """The chain of causes that ends with the last span: what decided how long the run took."""
+        """The chain of causes that ends with the last span: what decided how long the run took.
+
+        Its `seconds` are virtual seconds by category, its `segments` one span after the other.
+        """
         return critical_path.critical_path(self)
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:

@@ -39,6 +39,13 @@ def chain(trace: Trace, *spans: tuple[str, str, float, float], cause: int = -1) 
     return cause
 
 
+def test_a_path_shows_its_seconds_by_category_however_many_parts_it_has() -> None:
+    trace = Trace()
+    chain(trace, ("worker:0", "read", 0.5, 1.0), *[("worker:0", "compute", 1.0 + second, 2.0 + second) for second in range(100)])
+    assert repr(trace.critical_path()) == "CriticalPath(to 101 s: compute 100 s, read 0.5 s, waits 0.5 s)"
+    assert repr(Trace().critical_path()) == "CriticalPath(to 0 s: waits 0 s)"
+
+
 def test_one_lane_is_its_own_path_with_its_gaps() -> None:
     trace = Trace()
     chain(trace, ("worker:0", "input", 0.5, 1.0), ("worker:0", "compute", 1.0, 3.0), ("worker:0", "update", 3.25, 4.0))
