@@ -42,7 +42,8 @@ a hint when one has failed. Its solution is folded below it: click on *Solution*
 **For teachers.** *You need* names what a lesson builds on; what it does not name can be left out. To show a lesson from top to bottom
 without predictions, start `SIMDIST_LESSONS_AUTOMATIC=1 make lab`. For a projector: Ctrl and + make everything larger; *View*,
 *Appearance* has a *Presentation Mode*. A notebook of your own in the folder `my_lessons` finds `classroom` beside it, with `Prediction`
-and `Exercise`; what you put there stays.
+and `Exercise`; what you put there stays. A run gives the same numbers each time, so a test is to run it again and compare with the
+outputs that are stored in it: `SIMDIST_LESSONS_AUTOMATIC=1 .venv/bin/pytest --nbval --nbval-current-env my_lessons/yours.ipynb`.
 
 **Your copies.** `make lab` opens copies in the folder `my_lessons`; change them as you like, nothing there is overwritten. When a
 lesson gets a newer version and you have changed your copy, the new one lies beside it with `_new` in its name. To begin a lesson
