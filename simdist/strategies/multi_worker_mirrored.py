@@ -46,7 +46,8 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         sync_every: steps that each replica takes on its own before they bring their variables together; default 1, in each step.
             Between two averages the replicas differ: reads from outside of a step, `evaluate` and `predict` take the average, and a step of
             your own each replica's values. A launched main evaluates and predicts with the average of its own replicas; what it reads
-            is the average of all, and so is what `fit` validates.
+            is the average of all, and so is what `fit` validates. A loop of your own divides its loss by the global batch, as with 1: what
+            a replica has of the gradients counts times the number of replicas. ``skip_gradients_aggregation=True`` takes it as it is.
         on_failure: "raise", or "continue": when a worker dies, the step is taken again by the others, and a worker that comes back
             joins them. Only where one notebook drives all workers, and steps take their batches from iterators, which can go back. What
             the dead one alone had added to metrics is lost, and the log `simdist` says so. A checkpoint that is being saved when a worker

@@ -57,6 +57,23 @@ def test_equal_data_on_all_workers_gives_the_trajectory_of_one_bit_for_bit(build
     assert [own.tobytes() for own in found] == [other.tobytes() for other in expected]
 
 
+@pytest.mark.parametrize(("skips", "factor"), [(False, 2.0), (True, 1.0)])
+def test_gradients_of_a_step_alone_count_times_the_replicas_unless_they_are_taken_as_they_are(skips: bool, factor: float) -> None:
+    """The loss of a loop of your own is divided by the global batch, whether replicas share each step or not."""
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": 2}), sync_every=2)
+    with strategy.scope():
+        w, optimizer = sd.Variable(0.0), sd.Optimizer(keras.optimizers.SGD(0.1))
+    slopes = strategy.distribute_values_from_function(lambda context: jnp.float32(1.0 + 2.0 * context.replica_id_in_sync_group))
+
+    def step(slope: Any) -> None:
+        _, gradients = sd.value_and_grad(lambda: w.value * slope, [w])()
+        optimizer.apply_gradients(zip(gradients, [w], strict=True), skip_gradients_aggregation=skips)
+
+    for _ in range(2):
+        strategy.run(step, args=(slopes,))
+    np.testing.assert_allclose(w.numpy(), -0.1 * 2 * factor * (1.0 + 3.0) / 2, rtol=1e-6)
+
+
 def test_an_outer_optimizer_moves_from_where_all_began(build: Any, regression: sd.Dataset) -> None:
     _, _, averaged = train(build, regression, sync_every=5, epochs=1)
     _, _, whole_way = train(build, regression, sync_every=5, epochs=1, outer_optimizer=keras.optimizers.SGD(1.0))
