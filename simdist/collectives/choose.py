@@ -64,7 +64,7 @@ def choose(
     intra_host_latency_s: float | None = None,
     intra_host_bandwidth_bytes_per_s: float | None = None,
 ) -> Algorithm:
-    """The all-reduce that is predicted to end first.
+    """The all-reduce that is predicted to end first, of those that a library for this kind of device has (`CANDIDATES`).
 
     Args:
         num_ranks: members.

@@ -28,7 +28,8 @@ class CommunicationImplementation(Enum):
     """The library that carries out collectives.
 
     Attributes:
-        AUTO: chooses by size, topology and kind of device.
+        AUTO: chooses by size, topology and kind of device, among those that a library for these devices has: "hierarchical copy" is
+            not among them, and may be faster where workers have several devices each.
         RING: always a ring.
         NCCL: chooses between the ring and the double tree.
 
