@@ -19,7 +19,7 @@ from simdist.data.optional_element import OptionalElement, present_element
 from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
 from simdist.input.layout import ReplicaLayout
-from simdist.input.prefetch import PrefetchBuffer
+from simdist.input.prefetch import Pace, PrefetchBuffer
 from simdist.input.replica_batch import ReplicaBatch, leaves_of_all, replica_batches
 from simdist.input.replica_feed import ReplicaFeed
 from simdist.input.view import InputView
@@ -42,8 +42,8 @@ class DistributedIterator(
 ):
     """One pass over a distributed dataset. Made by ``iter(distributed_dataset)``.
 
-    ``next`` gives elements whose arrays are `PerReplica`; a step under @sd.function takes the iterator itself as an argument,
-    and each replica of it a `ReplicaIterator`.
+    ``next`` waits until all workers have the next element, and gives it with a `PerReplica` for each array; a step under @sd.function takes
+    the iterator itself as an argument, and each replica of it a `ReplicaIterator`.
 
     Args:
         strategy: whose replicas take the elements.
@@ -77,8 +77,14 @@ class DistributedIterator(
         self._first = 0  # the number of the element at the left end
         self._replicas = [ReplicaIterator(self, local_rank) for local_rank in range(len(strategy.ranks))]
         self._per_worker = max(1, strategy.num_replicas_in_sync // strategy.num_workers)
-        self._paces = [given.pace(worker) for worker in given.workers]
-        self._prefetched = [PrefetchBuffer(pace.seconds, max(pace.buffer, self._buffer), strategy.engine.now) for pace in self._paces]
+        self._start_pipelines()
+
+    def _start_pipelines(self) -> None:
+        """The pipelines work on the elements that come next, from now on."""
+        engine = self.strategy.engine
+        self._paces = [Pace() if engine is None else self._given.pace(worker) for worker in self._given.workers]
+        began_s = 0.0 if engine is None else engine.now
+        self._prefetched = [PrefetchBuffer(pace.seconds, max(pace.buffer, self._buffer), began_s) for pace in self._paces]
 
     def _replicas_now(self) -> tuple[int, tuple[int, ...]]:
         return self.strategy.num_replicas_in_sync, tuple(self.strategy.present_workers)
@@ -190,6 +196,7 @@ class DistributedIterator(
         self._first = 0
         for replica in self._replicas:
             replica.number = 0
+        self._start_pipelines()
 
     def restart(self, state: Position) -> None:
         """Go to a saved position, with the replicas that there are now."""
@@ -217,12 +224,22 @@ class DistributedIterator(
             )
         if not self.has_next():
             raise StopIteration
+        self._wait()
         with whole_block():  # or one replica would be ahead of the others from now on
             parts = [replica.next_batch() for replica in self._replicas]
         if self.strategy.num_replicas_in_sync == 1:
             return parts[0].batch.value()
         leaves = [PerReplica(leaf, parts[0].global_rows) for leaf in leaves_of_all(parts)]
         return jax.tree_util.tree_unflatten(parts[0].structure, leaves)
+
+    def _wait(self) -> None:
+        """Wait until all workers have the next element."""
+        engine = self.strategy.engine
+        if engine is not None:
+            now_s = engine.now
+            ready_s = max(replica.ready_s(now_s) for replica in self._replicas)
+            if ready_s > now_s:
+                engine.wait_for_input(ready_s - now_s)
 
     def get_next(self) -> Element:
         """The next element.

@@ -19,6 +19,10 @@ class VirtualClock(Protocol):
         """Virtual seconds."""
         ...
 
+    def wait_for_input(self, seconds: float) -> None:
+        """Block the caller until its input is there, in so many seconds; where no time passes, it is there."""
+        ...
+
 
 class ReplicaLayout(Protocol):
     """The replicas of a strategy: r of them on w workers; their number may change between steps."""
@@ -59,6 +63,6 @@ class ReplicaLayout(Protocol):
         ...
 
     @property
-    def engine(self) -> VirtualClock:
-        """Whose virtual time the pipelines work in."""
+    def engine(self) -> VirtualClock | None:
+        """Whose virtual time the pipelines work in; None: nobody waits for them."""
         ...

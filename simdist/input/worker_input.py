@@ -11,22 +11,20 @@ from dataclasses import dataclass
 from simdist.data import Dataset
 from simdist.input.context import InputContext, InputOptions
 from simdist.input.distributed_dataset import DistributedDataset
-from simdist.input.layout import VirtualClock
 
 __all__ = ["WorkerLayout", "dataset_of_worker"]
 
 
 @dataclass(frozen=True)
 class WorkerLayout:
-    """As `ReplicaLayout`: one worker with all its replicas.
+    """As `ReplicaLayout`: one worker with all its replicas, whose closures do not wait for elements.
 
     Args:
         num_replicas_in_sync: of the worker.
-        engine: whose virtual time its pipeline works in.
     """
 
     num_replicas_in_sync: int
-    engine: VirtualClock
+    engine: None = None
     num_workers: int = 1
     workers_at_first: int = 1
     worker_index: int = 0
@@ -42,7 +40,7 @@ class WorkerLayout:
 
 
 def dataset_of_worker(
-    source: Dataset | Callable[[InputContext], Dataset], context: InputContext, engine: VirtualClock, options: InputOptions | None = None
+    source: Dataset | Callable[[InputContext], Dataset], context: InputContext, options: InputOptions | None = None
 ) -> DistributedDataset:
     """What the replicas of one worker take.
 
@@ -50,16 +48,15 @@ def dataset_of_worker(
         source: a dataset of global batches, each of which is cut into a part for every replica; or a function that makes a dataset whose
             batches its replicas take in turn, whole.
         context: of the worker's pipeline: how many workers and replicas there are.
-        engine, options: as of `DistributedDataset`.
+        options: as of `DistributedDataset`.
 
     Example:
-        >>> from types import SimpleNamespace
-        >>> dataset = dataset_of_worker(Dataset.range(4).batch(4), InputContext(3, 1, 2), SimpleNamespace(now=0.0))
+        >>> dataset = dataset_of_worker(Dataset.range(4).batch(4), InputContext(3, 1, 2))
         >>> next(iter(dataset))
         PerReplica(array([0, 1], dtype=int32), array([2, 3], dtype=int32))
     """
     replicas = context.num_replicas_in_sync
-    layout = WorkerLayout(replicas, engine)
+    layout = WorkerLayout(replicas)
     if isinstance(source, Dataset):
         return DistributedDataset(layout, source, options)
 

@@ -341,6 +341,10 @@ class Engine(Protocol):
         """Block the caller for some seconds of the engine's time."""
         ...
 
+    def wait_for_input(self, seconds: float) -> None:
+        """As `sleep`, until the caller has its input; an engine without time has it at once."""
+        ...
+
     def after(self, seconds: float, function: Callable[[], object], is_awaited: bool = True) -> None:
         """Call a function in so many seconds of the engine's time; one that is not awaited keeps no wait alive.
 

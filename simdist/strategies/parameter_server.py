@@ -297,7 +297,7 @@ class ParameterServerStrategy(Strategy):
             NotImplementedError: a pipeline per replica, which needs `distribute_datasets_from_function`.
         """
         require_dataset(dataset)
-        return input_of_workers(self.engine, self.num_replicas_in_sync, lambda _: dataset, options, dataset)
+        return input_of_workers(self.num_replicas_in_sync, lambda _: dataset, options, dataset)
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
@@ -313,7 +313,7 @@ class ParameterServerStrategy(Strategy):
             As of every strategy.
         """
         super().distribute_datasets_from_function(dataset_fn, options)
-        return input_of_workers(self.engine, self.num_replicas_in_sync, dataset_fn, options)
+        return input_of_workers(self.num_replicas_in_sync, dataset_fn, options)
 
     experimental_distribute_dataset = distribute_dataset
     experimental_distribute_datasets_from_function = distribute_datasets_from_function

@@ -12,7 +12,6 @@ from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
 from simdist.input import InputContext, InputOptions, InputReplicationMode
 from simdist.process_state import TaskLocal
-from simdist.runtime.base import Engine
 from simdist.strategies.distributed_from_function import DistributedFromFunction
 from simdist.strategies.worker_replicas import ReplicatedInput
 from simdist.variables.variable import Variable
@@ -50,7 +49,6 @@ def require_dataset(given: object) -> None:
 
 
 def input_of_workers(
-    engine: Engine,
     replicas: int,
     dataset_fn: Callable[[InputContext], Any],
     options: InputOptions | None,
@@ -59,7 +57,6 @@ def input_of_workers(
     """What the workers make, each for its replicas.
 
     Args:
-        engine: in whose time the pipelines work.
         replicas: of each worker.
         dataset_fn, options, dataset: as of `DistributedFromFunction`.
 
@@ -68,7 +65,7 @@ def input_of_workers(
     """
     if replicas == 1:
         return DistributedFromFunction(dataset_fn, options, dataset)
-    return ReplicatedInput(engine, dataset_fn, options, dataset)
+    return ReplicatedInput(dataset_fn, options, dataset)
 
 
 def first_pipeline(distributed: DistributedFromFunction, context: InputContext) -> Any:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import jax
 
 from simdist.arguments import require_shallow
 from simdist.caches import BoundedCache, OfLiving
-from simdist.data import Dataset
 from simdist.errors import InvalidArgumentError
-from simdist.input import DistributedDataset, InputContext, InputOptions
+from simdist.input import DistributedDataset, InputContext
 from simdist.input.replica_feed import CommonIterator, ReplicaFeed
 from simdist.input.worker_input import dataset_of_worker
 from simdist.program.arrays import Tree
@@ -156,19 +155,8 @@ class ReplicatedInput(DistributedFromFunction):
     """Datasets that each worker makes for its replicas: their elements hold a `PerReplica` in place of each array.
 
     Args:
-        engine: in whose time the pipelines work.
         dataset_fn, options, dataset: as of `DistributedFromFunction`.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        dataset_fn: Callable[[InputContext], Any],
-        options: InputOptions | None = None,
-        dataset: Dataset | None = None,
-    ) -> None:
-        super().__init__(dataset_fn, options, dataset)
-        self.engine = engine
-
     def on_worker(self, context: InputContext) -> DistributedDataset:
-        return dataset_of_worker(self.dataset_fn if self.dataset is None else self.dataset, context, self.engine, self.options)
+        return dataset_of_worker(self.dataset_fn if self.dataset is None else self.dataset, context, self.options)

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 class Clock:
     now: float = 0.0
 
+    def wait_for_input(self, seconds: float) -> None:
+        self.now += seconds
+
 
 @dataclass
 class Layout:

@@ -102,6 +102,25 @@ def waits(dataset: DistributedDataset, steps: int) -> list[list[float]]:
     return found
 
 
+def test_next_waits_until_all_workers_have_the_element():
+    layout = Layout(2, 1, engine=Clock(10.0))
+    given, found = iter(DistributedDataset(layout, timed(2.0, Dataset.range(12).batch(4)))), list[float]()
+    for _ in given:
+        found.append(layout.engine.now)
+        layout.engine.now += 1.0  # a step
+    assert found == [12.0, 14.0, 16.0]
+
+
+def test_pipelines_start_anew_where_an_iterator_goes_to_a_position():
+    layout = Layout(engine=Clock(0.0))
+    given = iter(DistributedDataset(layout, timed(2.0, Dataset.range(12).batch(4))))
+    start = given.state_dict()
+    for again_s in (2.0, 4.0):
+        next(given)
+        assert layout.engine.now == again_s
+        given.load_state_dict(start)
+
+
 @pytest.mark.parametrize(("policy", "found"), [("DATA", [[2, 2], [4, 4], [6, 6], [8, 8]]), ("OFF", [[2, 2], [2, 2], [4, 4], [4, 4]])])
 def test_batch_that_a_worker_reads_for_itself_lasts_for_a_step_of_each_worker(policy: str, found: list[list[float]]):
     batches = timed(2.0, Dataset.range(16).batch(4), AutoShardPolicy[policy])

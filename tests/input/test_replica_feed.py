@@ -13,10 +13,6 @@ from simdist.input.replica_feed import CommonIterator, SplitBatches
 from simdist.input.worker_input import WorkerLayout, dataset_of_worker
 
 
-class NoTime:
-    now = 0.0
-
-
 def rows(batch: Any) -> list[int]:
     return batch.leaves()[0].tolist()
 
@@ -38,14 +34,14 @@ def test_all_replicas_take_the_same_batches_in_any_order() -> None:
 
 
 def test_a_distributed_iterator_lets_those_catch_up_that_were_stopped() -> None:
-    iterator = iter(DistributedDataset(WorkerLayout(2, NoTime()), Dataset.range(8).batch(4)))
+    iterator = iter(DistributedDataset(WorkerLayout(2), Dataset.range(8).batch(4)))
     assert rows(iterator.replica(1).next_batch()) == [2, 3]
     iterator.align()
     assert [rows(iterator.replica(rank).next_batch()) for rank in range(2)] == [[4, 5], [6, 7]]
 
 
 def test_replicas_go_back_to_the_batch_that_not_all_have_taken() -> None:
-    iterator = iter(DistributedDataset(WorkerLayout(2, NoTime()), Dataset.range(8).batch(4)))
+    iterator = iter(DistributedDataset(WorkerLayout(2), Dataset.range(8).batch(4)))
     common = CommonIterator(iter(Dataset.range(8).batch(4)), 2)
     for feed, second in ((iterator, [4, 5]), (common, [4, 5, 6, 7])):
         taken = rows(feed.replica(0).next_batch())
@@ -80,5 +76,5 @@ def test_the_pipelines_of_a_worker_are_some_of_those_of_all(worker: int) -> None
         return Dataset.range(4).batch(2)
 
     options = InputOptions(experimental_replication_mode=InputReplicationMode.PER_REPLICA)
-    next(iter(dataset_of_worker(dataset_fn, InputContext(3, worker, 2), NoTime(), options)))
+    next(iter(dataset_of_worker(dataset_fn, InputContext(3, worker, 2), options)))
     assert contexts == [InputContext(6, 2 * worker, 2), InputContext(6, 2 * worker + 1, 2)]

@@ -48,3 +48,19 @@ def test_each_synchronous_step_takes_its_seconds(make: Callable[[], Any], what: 
     for _ in range(2):
         step()
     assert 2.0 <= strategy.cluster.now - began_s < 2.0 + MESSAGES_S
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_closures_do_not_wait_for_elements(devices: int) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    strategy = sd.ParameterServerStrategy(cluster, devices_per_worker=devices)
+    options = sd.Options()
+    options.seconds_per_element = 5.0
+    coordinator = sd.ClusterCoordinator(strategy)
+    batches = strategy.distribute_dataset(sd.Dataset.range(8).batch(4).with_options(options))
+    step = sd.function(lambda it: strategy.run(lambda x: x.sum() * 1.0, args=(next(it),)), seconds=1.0)
+    iterator = iter(coordinator.create_per_worker_dataset(batches))
+    for _ in range(2):
+        coordinator.schedule(step, args=(iterator,))
+    coordinator.join()
+    assert 2.0 <= cluster.now < 2.0 + MESSAGES_S

@@ -190,6 +190,9 @@ class WithoutTime(InProcessDriver):
     def sleep(self, seconds: float) -> None:
         _refuse("No time passes in this cluster, so nobody can sleep. Leave the sleep out, or take an engine with a clock:")
 
+    def wait_for_input(self, seconds: float) -> None:
+        """Nothing: it is there."""
+
     def after(self, seconds: float, function: Callable[[], object], is_awaited: bool = True) -> None:
         _refuse("No time passes in this cluster, so nothing can happen later. Leave the seconds out, or take an engine with a clock:")
 

@@ -236,6 +236,8 @@ class SimulatedEngine:
     def sleep(self, seconds: float) -> None:
         self.world.clock.sleep(seconds)
 
+    wait_for_input = sleep
+
     def after(self, seconds: float, function: Callable[[], object], is_awaited: bool = True) -> None:
         if is_awaited:
             self.world.clock.after(seconds, lambda _: function())
