@@ -7,6 +7,7 @@
         WorkerPipelines      a pass: sources of each worker, perhaps Rebatched   /   and know their position
       DistributedIterator    a pass: the steps, until all replicas have taken them; prefetch.py says when they are there
         ReplicaIterator      what one replica takes: a ReplicaBatch a step
+      PacedIterator          one replica alone takes whole batches, and waits for them
       CommonIterator         batches that all replicas take, whole; SplitBatches: batches that are there already, cut for all of them
 
 Invariant: nothing here knows a device or a strategy; layout.py says what is asked of one.

@@ -17,7 +17,8 @@ from simdist.coordinator.coordinator import ClusterCoordinator
 from simdist.coordinator.handed_out import HandedOut
 from simdist.coordinator.remote_value import Result
 from simdist.coordinator.returning_servers import await_servers
-from simdist.data import AutoShardPolicy, Dataset, DatasetIterator, Options
+from simdist.data import AutoShardPolicy, Dataset, Options
+from simdist.input.paced_iterator import PacedIterator
 from simdist.program.arrays import Tree
 from simdist.program.function import StepFunction
 from simdist.strategies.parameter_server import ParameterServerStrategy
@@ -172,7 +173,7 @@ class AlonePass(Pass):
 
     def __init__(self, strategy: SynchronousStrategy, dataset: Dataset, step: StepFunction, given: Tree) -> None:
         self.alone = strategy.alone
-        self.iterator = iter(dataset)
+        self.iterator = PacedIterator(dataset, strategy.engine.now)
         self.step = step
         self.given = given
 
@@ -198,7 +199,7 @@ class PassInTurn(Pass):
     """
 
     def __init__(self, strategy: SynchronousStrategy | ParameterServerStrategy, dataset: Dataset, step: StepFunction, state: Tree) -> None:
-        self.iterator = iter(dataset)
+        self.iterator = PacedIterator(dataset, strategy.engine.now)
         self.state = state
         self.step = step
         self._take = _by_a_worker(strategy) if isinstance(strategy, ParameterServerStrategy) else _by_a_replica(strategy)
@@ -211,14 +212,14 @@ class PassInTurn(Pass):
         return lambda: [found]
 
 
-Taking: TypeAlias = Callable[[StepFunction, DatasetIterator, Tree], tuple[Tree, Tree]]
+Taking: TypeAlias = Callable[[StepFunction, PacedIterator, Tree], tuple[Tree, Tree]]
 
 
 def _by_a_worker(strategy: ParameterServerStrategy) -> Taking:
     coordinator, handed_out = ClusterCoordinator(strategy), HandedOut(whole=True)
     coordinator.leftovers.end()
 
-    def take(step: StepFunction, iterator: DatasetIterator, state: Tree) -> tuple[Tree, Tree]:
+    def take(step: StepFunction, iterator: PacedIterator, state: Tree) -> tuple[Tree, Tree]:
         batches = handed_out.batches([iterator.next_batch()])
         result = coordinator.schedule_steps(step, (batches, state), {}, 1)
         try:
@@ -235,7 +236,7 @@ def _by_a_worker(strategy: ParameterServerStrategy) -> Taking:
 def _by_a_replica(strategy: SynchronousStrategy) -> Taking:
     alone = strategy.alone
 
-    def take(step: StepFunction, iterator: DatasetIterator, state: Tree) -> tuple[Tree, Tree]:
+    def take(step: StepFunction, iterator: PacedIterator, state: Tree) -> tuple[Tree, Tree]:
         return alone.step(step, (iterator, state)).value()
 
     return take

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from simdist.data import Dataset, DatasetIterator
 from simdist.errors import InvalidArgumentError
 from simdist.input import DistributedDataset, DistributedIterator
+from simdist.program.step_iterator import StepIterator
 from simdist.training.sources.base import ENDLESS, Source
 from simdist.training.sources.refusals import no_data
 from simdist.training.step import Example
@@ -56,7 +57,7 @@ def data_and_first(caller: str, source: Source) -> tuple[Dataset, Example]:
     return (source.dataset if is_same else Dataset.from_iterable(iterator)), first
 
 
-def has_next(iterator: DatasetIterator) -> bool:
+def has_next(iterator: StepIterator) -> bool:
     """Whether there is one more batch; reads it, if it was not read yet."""
     try:
         iterator.peek(0)
