@@ -95,6 +95,7 @@ class Collective:
         options: what the strategy wants: packing, algorithm; None for its default.
         label: what it is for, in traces: "gradients", "variables", ...
         averaged: whether the sum will be divided by the number of members: where some are not waited for, the others stand for them.
+        is_for_update: whether the sum only changes a variable, so that no replica needs it where the variable lies elsewhere.
         table: of a sparse all-reduce, the number of its table among the variables of the update, the same at all replicas.
         sum_rows: of a sparse all-reduce, how many rows its sum may have where the update takes ids and rows; None where it takes a table.
         row_read: of a sparse all-reduce of rows that replicas have read together, the number of that read in the step. Its table is the
@@ -112,6 +113,7 @@ class Collective:
     options: CollectiveOptions | None = None
     label: str = ""
     averaged: bool = False
+    is_for_update: bool = False
     table: int | None = None
     sum_rows: int | None = None
     row_read: int | None = None

@@ -100,6 +100,7 @@ class ReplicaTrace(Protocol):
         options: CollectiveOptions | None = None,
         label: str = "",
         averaged: bool = False,
+        is_for_update: bool = False,
     ) -> list[jax.Array]:
         """A collective with the other replicas, as `Tracer.collective`."""
         ...

@@ -165,7 +165,13 @@ class Playback(Tracer):
             self._changed.update((handle.ref(), _Change()) for handle in variable.overlapping())
 
     def collective(
-        self, kind: str, values: Sequence[ArrayLike], options: CollectiveOptions | None = None, label: str = "", averaged: bool = False
+        self,
+        kind: str,
+        values: Sequence[ArrayLike],
+        options: CollectiveOptions | None = None,
+        label: str = "",
+        averaged: bool = False,
+        is_for_update: bool = False,
     ) -> Any:
         """As `Tracer.collective`; what stands for the results is never seen by code of the user."""
         arrays = [jnp.asarray(value) for value in values]

@@ -146,13 +146,20 @@ class TracedReplica:
         options: CollectiveOptions | None = ...,
         label: str = ...,
         averaged: bool = ...,
+        is_for_update: bool = ...,
     ) -> list[jax.Array]: ...
     @overload
     def collective(
         self, kind: Gathered, values: Sequence[ArrayLike], options: CollectiveOptions | None = ..., label: str = ..., averaged: bool = ...
     ) -> list[list[jax.Array]]: ...
     def collective(
-        self, kind: str, values: Sequence[ArrayLike], options: CollectiveOptions | None = None, label: str = "", averaged: bool = False
+        self,
+        kind: str,
+        values: Sequence[ArrayLike],
+        options: CollectiveOptions | None = None,
+        label: str = "",
+        averaged: bool = False,
+        is_for_update: bool = False,
     ) -> list[jax.Array] | list[list[jax.Array]]:
         """Add a collective to the step (see `simdist.program.collective`; the arguments are those of a `Collective`).
 
@@ -169,7 +176,17 @@ class TracedReplica:
         outputs = tuple(aval for avals in theirs for aval in avals) if gathers else own
         sizes = taken(self.given_sizes)
         collective = Collective(
-            kind, own, outputs, self.num_replicas, options, label, averaged, given_sizes=sizes, loss_weight=self.loss_weight, number=number
+            kind,
+            own,
+            outputs,
+            self.num_replicas,
+            options,
+            label,
+            averaged,
+            is_for_update,
+            given_sizes=sizes,
+            loss_weight=self.loss_weight,
+            number=number,
         )
         self.collectives.append(collective)
         results = bind_collective(collective, self._in_step(arrays))

@@ -158,7 +158,8 @@ class GroupCommunication:
     Args:
         engine: where they are.
         options: of the strategy.
-        reducer_device: a device that reduces for all, where it is none of theirs.
+        reducer_device: a device that adds what changes variables, and keeps the sum; where it is none of theirs, it adds all else, too,
+            and sends the sums back.
         backup_workers: how many replicas a step does not wait for.
         local_updates: whether each replica takes steps of its own between two averages.
     """
@@ -182,7 +183,7 @@ class GroupCommunication:
     def plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
         """The plan of a collective; the same for equal collectives."""
         equivalent_devices = self.equivalent_devices(devices)
-        key = (collective.travels_as, collective.size_bytes, equivalent_devices, collective.options)
+        key = (collective.travels_as, collective.size_bytes, equivalent_devices, collective.options, collective.is_for_update)
         if key not in self._plans:
             self._plans[key] = self._plan(collective, equivalent_devices)
         plan = self._plans[key]
@@ -198,8 +199,9 @@ class GroupCommunication:
     def _plan(self, collective: Collective, devices: tuple[str, ...]) -> CollectivePlan:
         wanted = collective.options
         options = self.options.merge(wanted if isinstance(wanted, CommunicationOptions) else None)
-        if collective.travels_as == "all_reduce" and self.reducer_device is not None and self.reducer_device not in devices:
-            return reducer_plan(devices, self.reducer_device)
+        reducer = self.reducer_device
+        if collective.travels_as == "all_reduce" and reducer is not None and (collective.is_for_update or reducer not in devices):
+            return reducer_plan(devices, reducer, keeps_sum=collective.is_for_update)
         algorithm = self._algorithm(collective, devices, options)
         schedule = algorithm.schedule(len(devices))
         return CollectivePlan(algorithm.name, schedule, schedule, devices)
@@ -263,8 +265,18 @@ class GroupCommunication:
 USUAL = {"all_gather": ALL_GATHER["ring"], "broadcast": BROADCAST["binomial"], "reduce_scatter": REDUCE_SCATTER["ring"]}
 
 
-def reducer_plan(devices: tuple[str, ...], reducer_device: str) -> CollectivePlan:
-    """The plan in which all send to another device, which adds in the order of their ranks and keeps the sum."""
+def reducer_plan(devices: tuple[str, ...], reducer_device: str, keeps_sum: bool) -> CollectivePlan:
+    """The plan in which all send to one device, perhaps to another one than theirs, which adds in the order of their ranks.
+
+    Args:
+        keeps_sum: whether it keeps the sum; otherwise it sends the sum back to all.
+    """
     n = len(devices)
-    travel = Schedule("reduce", "reduction to one", n + 1, 1, tuple(Transfer(0, rank, n, (0,), True) for rank in range(n)))
-    return CollectivePlan("reduction to one", ALL_REDUCE["reduction to one"].schedule(n), travel, (*devices, reducer_device))
+    ranks = devices if reducer_device in devices else (*devices, reducer_device)
+    reducer = ranks.index(reducer_device)
+    others = [rank for rank in range(len(ranks)) if rank != reducer]
+    transfers = [Transfer(0, rank, reducer, (0,), True) for rank in others]
+    if not keeps_sum:
+        transfers += [Transfer(1, reducer, rank, (0,), False) for rank in others]
+    travel = Schedule("reduce" if keeps_sum else "all_reduce", "reduction to one", len(ranks), 1, tuple(transfers))
+    return CollectivePlan("reduction to one", ALL_REDUCE["reduction to one"].schedule(n), travel, ranks)

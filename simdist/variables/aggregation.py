@@ -162,9 +162,9 @@ def replica_write(tracer: ReplicaTrace, variable: Aggregated, rule: str, operand
             return of_first_replica(tracer, operand, variable.name)
         case VariableAggregation.MEAN if tracer.row_weight != 1.0 and variable.synchronization is not VariableSynchronization.ON_READ:
             weighed = operand * tracer.row_weight if tracer.row_weight else jnp.zeros_like(operand)
-            return _combined(tracer, VariableAggregation.MEAN, weighed.astype(operand.dtype), variable.name)
+            return _combined(tracer, VariableAggregation.MEAN, weighed.astype(operand.dtype), variable.name, is_for_update=True)
         case aggregation:
-            return _combined(tracer, aggregation, operand, variable.name)
+            return _combined(tracer, aggregation, operand, variable.name, is_for_update=True)
 
 
 def is_sum_of_replicas(variable: Aggregated) -> bool:
@@ -202,9 +202,12 @@ def mean_of_replicas(tracer: ReplicaTrace, local_value: jax.Array, label: str) -
     return _combined(tracer, VariableAggregation.MEAN, local_value, label)
 
 
-def _combined(tracer: ReplicaTrace, aggregation: VariableAggregation, value: jax.Array, label: str) -> jax.Array:
+def _combined(
+    tracer: ReplicaTrace, aggregation: VariableAggregation, value: jax.Array, label: str, is_for_update: bool = False
+) -> jax.Array:
     averaged = aggregation is VariableAggregation.MEAN
-    total = tracer.collective("all_reduce", [widened(value) if averaged else value], label=label, averaged=averaged)[0]
+    values = [widened(value) if averaged else value]
+    total = tracer.collective("all_reduce", values, label=label, averaged=averaged, is_for_update=is_for_update)[0]
     if not averaged:
         return total
     mean = total / tracer.num_replicas

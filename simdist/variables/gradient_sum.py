@@ -135,7 +135,7 @@ def _summed_together(tracer: Tracer, policy: GradientPolicy, gradients: Sequence
             pack.reverse()  # end to end in the order of the variables
             totals = _in_equal_packs(tracer, [gradients[number] for number in pack], policy.num_packs)
         else:
-            totals = tracer.collective("all_reduce", [gradients[number] for number in pack], label="gradients")
+            totals = tracer.collective("all_reduce", [gradients[number] for number in pack], label="gradients", is_for_update=True)
         for number, total in zip(pack, totals, strict=True):
             sums[number] = total
     return sums
@@ -147,7 +147,7 @@ def _in_equal_packs(tracer: Tracer, gradients: Sequence[jax.Array], num_packs: i
     parts: list[jax.Array] = []
     start = 0
     for length in split_in_packs(flat.size, num_packs if num_packs <= flat.size else 1):
-        parts += tracer.collective("all_reduce", [flat[start : start + length]], label="gradients")
+        parts += tracer.collective("all_reduce", [flat[start : start + length]], label="gradients", is_for_update=True)
         start += length
     total, start = jnp.concatenate(parts), 0
     sums: list[jax.Array] = []

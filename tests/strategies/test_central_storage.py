@@ -1,0 +1,39 @@
+"""The device that holds the variables adds what changes them, and keeps the sum; a sum that replicas need comes back to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.hardware import LinkModel, Network
+
+NUM, BANDWIDTH, LATENCY_S = 10_000, 1e6, 1e-3
+TRAVEL_S = 4 * NUM / BANDWIDTH
+WAYS_S = {
+    ("cpu:0", "increment"): LATENCY_S + 3 * TRAVEL_S,
+    ("gpu:0", "increment"): LATENCY_S + 2 * TRAVEL_S,  # one of the three is there already
+    ("cpu:0", "all-reduce"): 2 * (LATENCY_S + 3 * TRAVEL_S),
+}
+
+
+@pytest.mark.parametrize(("parameter_device", "what"), WAYS_S)
+def test_sums_travel_to_the_device_of_the_variables_and_back_where_replicas_need_them(parameter_device: str, what: str) -> None:
+    network = Network().within_host(LinkModel(bandwidth=BANDWIDTH, latency=LATENCY_S))
+    strategy = sd.CentralStorageStrategy(["gpu:0", "gpu:1", "gpu:2"], parameter_device, sd.Cluster({"worker": 1}, network=network))
+    with strategy.scope():
+        v = sd.Variable(np.zeros(NUM, np.float32), aggregation=sd.VariableAggregation.SUM)
+
+    def replica(x: Any) -> Any:
+        ones = jnp.ones(NUM) * x
+        if what == "increment":
+            v.assign_add(ones)
+            return x
+        return sd.get_replica_context().all_reduce("sum", ones).sum()
+
+    result = sd.function(lambda x: strategy.run(replica, args=(x,)), seconds=1.0)(sd.PerReplica([np.ones(1, np.float32)] * 3))
+    assert strategy.cluster.now == pytest.approx(1.0 + WAYS_S[parameter_device, what], abs=1e-4)
+    assert (float(v.numpy()[0]), float(result.values[0].sum())) == ((3.0, 1.0) if what == "increment" else (0.0, 3.0 * NUM))
