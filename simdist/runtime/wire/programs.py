@@ -144,7 +144,14 @@ def _operation(op: LinkedOperation, digest: Callable[[Kernel], str]) -> tuple[An
             return "key", op.salt, op.position
         case LinkedCollective():
             collective = op.collective
-            said = collective.kind, collective.num_replicas, collective.label, collective.averaged, collective.number
+            said = (
+                collective.kind,
+                collective.num_replicas,
+                collective.label,
+                collective.averaged,
+                collective.is_for_update,
+                collective.number,
+            )
             return "collective", *said, op.operands, op.output
         case CheckFinite():
             return "check", op.slot, op.message
@@ -180,9 +187,9 @@ class _Operations:
             case "key":
                 return MakeKey(*rest)
             case "collective":
-                kind, num_replicas, label, averaged, number, operands, output = rest
+                kind, num_replicas, label, averaged, is_for_update, number, operands, output = rest
                 avals = self.slots[operands], self.slots[output]
-                collective = Collective(kind, *avals, num_replicas, None, label, averaged, number=number)
+                collective = Collective(kind, *avals, num_replicas, None, label, averaged, is_for_update, number=number)
                 return LinkedCollective(collective, operands, output)
             case "check":
                 return CheckFinite(*rest)
