@@ -25,6 +25,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import numpy as np
+
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.faults.base import Fault
 from simdist.faults.process import Preempt
@@ -337,7 +339,7 @@ def _lost_s(trace: Trace, task: str, fired_s: float, retried: set[int]) -> float
     """
     spans = trace.spans
     if len(spans.rows_where(category="closure")):
-        rows = spans.rows_where(lane=task, category="closure")
+        rows = np.sort(np.concatenate([spans.rows_where(lane=task, category=category) for category in ("closure", "dropped")]))
         begun = rows[spans.start[rows] < fired_s].tolist()
         lost = [row for row in begun if spans.end[row] > fired_s or (row == begun[-1] and spans.facts_of(row)["closure"] in retried)]
         return sum(min(fired_s, float(spans.end[row])) - float(spans.start[row]) for row in lost)

@@ -189,6 +189,25 @@ def test_time_without_work_is_not_lost() -> None:
     assert lost_s(10.25) == pytest.approx(0.25, abs=0.01), "since the closure began, and not since the one before ended"
 
 
+def test_work_of_a_backup_worker_is_lost_also_where_it_would_have_been_dropped() -> None:
+    def program(cluster: sd.Cluster) -> None:
+        cluster.faults.slow("worker:2", 4.0, at=0.0)
+        strategy = sd.ParameterServerStrategy(cluster, mode="sync", backup_workers=1)
+        with strategy.scope():
+            count = sd.Variable(0.0)
+        chief = sd.ClusterCoordinator(strategy)
+        step = sd.function(lambda: count.assign_add(1.0), seconds=1.0)
+        for _ in range(8):
+            chief.schedule(step)
+        chief.join()
+
+    session = sd.Session(program, sd.Cluster({"worker": 3, "ps": 1}))
+    session.advance(until=0.5)
+    command = session.inject({"kind": "crash", "task": "worker:2", "restart_after": 0.1})
+    assert command is not None
+    assert sd.recovery(session, command).lost_s == pytest.approx(0.5, abs=0.01)
+
+
 def test_death_in_the_middle_of_a_step_loses_what_the_replica_had_of_it() -> None:
     session = session_of("survivors")
     session.advance(steps=3)

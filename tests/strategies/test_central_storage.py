@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -17,6 +18,8 @@ WAYS_S = {
     ("cpu:0", "increment"): LATENCY_S + 3 * TRAVEL_S,
     ("gpu:0", "increment"): LATENCY_S + 2 * TRAVEL_S,  # one of the three is there already
     ("cpu:0", "all-reduce"): 2 * (LATENCY_S + 3 * TRAVEL_S),
+    ("cpu:0", "gradient"): 2 * (LATENCY_S + 3 * TRAVEL_S),  # the variable goes there, its gradient comes back
+    ("gpu:0", "gradient"): 2 * (LATENCY_S + 2 * TRAVEL_S),
 }
 
 
@@ -26,14 +29,19 @@ def test_sums_travel_to_the_device_of_the_variables_and_back_where_replicas_need
     strategy = sd.CentralStorageStrategy(["gpu:0", "gpu:1", "gpu:2"], parameter_device, sd.Cluster({"worker": 1}, network=network))
     with strategy.scope():
         v = sd.Variable(np.zeros(NUM, np.float32), aggregation=sd.VariableAggregation.SUM)
+        optimizer = sd.Optimizer(optax.sgd(-1.0))
 
     def replica(x: Any) -> Any:
         ones = jnp.ones(NUM) * x
         if what == "increment":
             v.assign_add(ones)
             return x
+        if what == "gradient":
+            _, gradients = sd.value_and_grad(lambda: (v.value * ones).sum(), [v])()
+            optimizer.apply_gradients(zip(gradients, [v], strict=True))
+            return x
         return sd.get_replica_context().all_reduce("sum", ones).sum()
 
     result = sd.function(lambda x: strategy.run(replica, args=(x,)), seconds=1.0)(sd.PerReplica([np.ones(1, np.float32)] * 3))
     assert strategy.cluster.now == pytest.approx(1.0 + WAYS_S[parameter_device, what], abs=1e-4)
-    assert (float(v.numpy()[0]), float(result.values[0].sum())) == ((3.0, 1.0) if what == "increment" else (0.0, 3.0 * NUM))
+    assert (float(v.numpy()[0]), float(result.values[0].sum())) == ((0.0, 3.0 * NUM) if what == "all-reduce" else (3.0, 1.0))
