@@ -13,6 +13,7 @@ from typing import Any
 
 from simdist.errors import FailedPreconditionError
 from simdist.extras import needs
+from simdist.quick_imports import without_collector
 
 os.environ["KERAS_BACKEND"] = os.environ.get("KERAS_BACKEND") or "jax"
 if sys.modules.get("keras") is not None and sys.modules["keras"].backend.backend() != "jax":
@@ -25,7 +26,7 @@ if sys.modules.get("keras") is None and os.environ["KERAS_BACKEND"] != "jax":
         f"KERAS_BACKEND is {os.environ['KERAS_BACKEND']!r}, but simdist computes with JAX. Unset it, or set KERAS_BACKEND=jax."
     )
 
-with needs("simdist.keras", "keras"):
+with needs("simdist.keras", "keras"), without_collector():
     import keras as _keras
 
 from simdist.training import adoption, applying, first_builds, global_denominators, lookups, plain_models, synchronised_moments, tree_maps
