@@ -101,7 +101,8 @@ class Options:
 
     Attributes:
         seconds_per_element: how long a worker's pipeline works on one element of this dataset, in virtual seconds; 0, the
-            default, costs nothing. Steps of replicas that come faster wait for input; closures of a coordinator do not.
+            default, costs nothing. Steps of replicas that come faster to a distributed dataset wait for input; closures of a coordinator,
+            and steps that take a plain `iter(dataset)`, do not.
         deterministic: accepted for tf.data's sake, also as `experimental_deterministic`: the order is always kept.
 
     Example:
