@@ -169,12 +169,17 @@ class CheckpointManager(
         path = self._directory / f"{self._prefix}-{number}"
         entry = Entry(path.name, mains.now_s)
         engine, is_chief = mains.engine, mains.is_chief
-        before = self._rotation.copy(), self._written_step
+        before: list[tuple[Rotation, int | None]] = []  # from when this one counts: the last one may be on its way to the disk until then
+
+        def saved() -> None:
+            before.append((self._rotation.copy(), self._written_step))
+            self._saved(entry, engine, is_chief, step)
 
         def failed() -> None:
-            self._rotation, self._written_step = before
+            if before:
+                self._rotation, self._written_step = before[-1]
 
-        self.checkpoint.save_as(path, number, options, lambda: self._saved(entry, engine, is_chief, step), failed)
+        self.checkpoint.save_as(path, number, options, saved, failed)
         return path
 
     def restore_or_initialize(self) -> str | None:

@@ -16,6 +16,7 @@ import simdist as sd
 from simdist import keras
 from simdist.checkpoint.manifest import MANIFEST
 from simdist.errors import DataLossError, InvalidArgumentError, ResourceExhaustedError
+from simdist.hardware import DiskModel
 from tests.checkpoint.kept import Kept
 from tests.checkpoint.test_files import fail_in_orbax, listed
 
@@ -351,3 +352,24 @@ def test_two_managers_that_write_at_the_same_time_take_different_numbers(tmp_pat
     for path, value in saved[2:]:
         sd.Checkpoint(v=variables[0]).restore(path)
         assert float(variables[0].numpy()) == value
+
+
+@pytest.mark.parametrize("failing", [None, sd.CheckpointOptions(enable_async=True)])
+def test_a_save_that_fails_takes_back_nothing_of_the_one_that_was_still_being_written(
+    failing: sd.CheckpointOptions | None, tmp_path: Path
+) -> None:
+    with sd.Cluster({"worker": 1}, disks=DiskModel(write_bandwidth=1e4)) as cluster:
+        with sd.MultiWorkerMirroredStrategy(cluster).scope():
+            variable, steps = sd.Variable(np.zeros(1000, np.float32)), sd.Variable(np.int32(0))
+        manager = sd.CheckpointManager(sd.Checkpoint(v=variable, n=steps), tmp_path, 2, step_counter=steps, checkpoint_interval=1)
+        for step in (1, 2):
+            steps.assign(np.int32(step))
+            manager.save(options=sd.CheckpointOptions(enable_async=True))
+        steps.assign(np.int32(3))
+        cluster.faults.disk_full("chief", at=cluster.now + 0.7)  # when the second one is written, but not the third
+        with pytest.raises(ResourceExhaustedError):
+            manager.save(options=failing)
+            manager.sync()
+        assert names(manager.checkpoints) == ["ckpt-1", "ckpt-2"]
+        steps.assign(np.int32(2))
+        assert manager.save() is None, "there is one of this step"
