@@ -162,8 +162,7 @@ class DistributedInput(InputView):
 
     def pace(self, worker: int) -> Pace:
         """Each worker makes whole global batches: under DATA one for every step, else one that lasts for W steps of W workers."""
-        steps = 1 if self.policy is AutoShardPolicy.DATA else self.num_workers
-        return Pace(self.dataset.options().seconds_per_element, self.dataset.prefetched, steps)
+        return Pace(self.dataset.options().seconds_per_element, self.dataset.prefetched)
 
     @property
     def element_spec(self) -> Tree:

@@ -22,6 +22,7 @@ from simdist.input.layout import ReplicaLayout
 from simdist.input.prefetch import Pace, PrefetchBuffer
 from simdist.input.replica_batch import ReplicaBatch, leaves_of_all, replica_batches
 from simdist.input.replica_feed import ReplicaFeed
+from simdist.input.steps import NOTHING
 from simdist.input.view import InputView
 from simdist.interrupts import whole_block
 from simdist.program.arrays import Tree
@@ -82,9 +83,9 @@ class DistributedIterator(
     def _start_pipelines(self) -> None:
         """The pipelines work on the elements that come next, from now on."""
         engine = self.strategy.engine
-        self._paces = [Pace() if engine is None else self._given.pace(worker) for worker in self._given.workers]
+        paces = [Pace() if engine is None else self._given.pace(worker) for worker in self._given.workers]
         began_s = 0.0 if engine is None else engine.now
-        self._prefetched = [PrefetchBuffer(pace.seconds, max(pace.buffer, self._buffer), began_s) for pace in self._paces]
+        self._prefetched = [PrefetchBuffer(pace.seconds, max(pace.buffer, self._buffer), began_s) for pace in paces]
 
     def _replicas_now(self) -> tuple[int, tuple[int, ...]]:
         return self.strategy.num_replicas_in_sync, tuple(self.strategy.present_workers)
@@ -153,8 +154,14 @@ class DistributedIterator(
 
     def ready_s(self, local_rank: int, number: int, now_s: float) -> float:
         """When the worker of a replica has an element that is wanted now."""
-        worker = local_rank // self._per_worker
-        return self._prefetched[worker].ready_s(number // self._paces[worker].steps, now_s)
+        prefetched = self._prefetched[local_rank // self._per_worker]
+        if not prefetched.seconds:
+            return now_s
+        try:
+            element = self.element(number)[local_rank].element
+        except StopIteration:
+            return now_s
+        return now_s if element == NOTHING else prefetched.ready_s(number if element is None else element, now_s)
 
     # -- what fit asks ----------------------------------------------------------------------------------------------
 

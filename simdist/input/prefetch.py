@@ -23,12 +23,10 @@ class Pace:
     Args:
         seconds: virtual seconds that it works on one delivery: what it gives to all its replicas together.
         buffer: deliveries that it keeps ready; 0 where nothing was said.
-        steps: for how many steps a delivery lasts.
     """
 
     seconds: float = 0.0
     buffer: int = 0
-    steps: int = 1
 
 
 class PrefetchBuffer:
@@ -73,11 +71,12 @@ class PrefetchBuffer:
         """When an element that several replicas want is there; the first of them to ask, now, has it taken.
 
         Args:
-            number: of the element, counted from 0; those before the last two are forgotten.
+            number: of the element, or what else tells it from those before it; but for the last two they are forgotten.
             now_s: when the replica wants it.
         """
         known = self._known_s
         if number not in known:
             known[number] = self.take(now_s)
-            known.pop(number - 2, None)
+            if len(known) > 2:
+                del known[next(iter(known))]
         return known[number]

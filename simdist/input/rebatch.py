@@ -150,6 +150,11 @@ class Rebatched:
             self._cut_batch()
         return self._queue[i].part
 
+    def element(self) -> int:
+        """What tells the batch of the next part from those before it; a short one lasts for fewer steps."""
+        self.peek()
+        return self._queue[0].step
+
     def _cut_batch(self) -> None:
         """Put the parts of one more batch into the queue; batches without rows are passed over."""
         batch, passed = self.batches.peek(self._ahead).require_batched(), 1

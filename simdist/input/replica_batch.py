@@ -25,6 +25,7 @@ class ReplicaBatch:
     Args:
         batch: the replica's rows, leaves of shape [b, ...]; b may be 0.
         global_rows: rows of all replicas together; None where a worker's program cannot know those of the others.
+        element: of its worker's pipeline, as `InputStep` tells it from others.
 
     Attributes:
         signature: that of the batch, and `global_rows`: what a step is traced for.
@@ -36,11 +37,12 @@ class ReplicaBatch:
         (2, 5, (2, 3))
     """
 
-    __slots__ = ("batch", "global_rows", "signature")
+    __slots__ = ("batch", "element", "global_rows", "signature")
 
-    def __init__(self, batch: Batch, global_rows: int | None) -> None:
+    def __init__(self, batch: Batch, global_rows: int | None, element: int | None = None) -> None:
         self.batch = batch
         self.global_rows = global_rows
+        self.element = element
         self.signature: BatchSignature = (*batch.signature, global_rows)
 
     @property
@@ -75,7 +77,7 @@ def replica_batches(step: InputStep) -> list[ReplicaBatch]:
         [(3, 5), (2, 5)]
     """
     global_rows = step.num_rows
-    return [ReplicaBatch(part, global_rows) for worker in step.parts for part in worker]
+    return [ReplicaBatch(part, global_rows, step.element(worker)) for worker, parts in enumerate(step.parts) for part in parts]
 
 
 def leaves_of_all(parts: Sequence[ReplicaBatch]) -> list[list[Array]]:

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from simdist.data.batch import Batch
 from simdist.data.positions import Position
 
-__all__ = ["InputIterator", "InputStep"]
+__all__ = ["NOTHING", "InputIterator", "InputStep"]
+
+NOTHING = -1  # in the place of an element: a worker takes none
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,17 @@ class InputStep:
         parts: ``parts[w][r]`` for replica r of worker w, a batch of b rows that may be 0; a worker's own view has one worker only.
         sizes: ``sizes[w][r]``, the rows b of every replica of all workers; None where a worker's own view cannot know those of
             the others.
+        elements: what tells the element of its pipeline that worker w takes parts of from those before it, NOTHING where there is none;
+            default None: each step has one of its own.
     """
 
     parts: tuple[tuple[Batch, ...], ...]
     sizes: tuple[tuple[int, ...], ...] | None
+    elements: tuple[int, ...] | None = None
+
+    def element(self, worker: int) -> int | None:
+        """What tells the element of a worker from others, counted among the workers of `parts`; None where each step has its own."""
+        return None if self.elements is None else self.elements[worker]
 
     @property
     def num_rows(self) -> int | None:

@@ -18,7 +18,8 @@ from simdist.data.batch import Batch
 from simdist.data.positions import Position
 from simdist.errors import InvalidArgumentError
 from simdist.input.positions import sources_in
-from simdist.input.steps import InputIterator, InputStep
+from simdist.input.rebatch import Rebatched
+from simdist.input.steps import NOTHING, InputIterator, InputStep
 
 __all__ = ["WorkerPipelines"]
 
@@ -65,6 +66,7 @@ class WorkerPipelines(InputIterator):
         self.num_workers = len(pipelines) if num_workers is None else num_workers
         self.pipelines, self.complete, self.full_steps, self.fixed_shapes = pipelines, complete, full_steps, fixed_shapes
         self.away = away or {}
+        self._steps = 0  # that were read
         # Which of its worker's pipelines a replica reads, and how many of the step's elements of that go to replicas before it.
         self.turns = [[(r % len(of_worker), r // len(of_worker)) for r in range(replicas_per_worker)] for of_worker in pipelines]
 
@@ -77,11 +79,21 @@ class WorkerPipelines(InputIterator):
             lacking = any(part is None for of_worker in found for part in of_worker)
             if some is None or (lacking and self._is_left_out(some)):
                 raise StopIteration
+            elements = tuple([self._element(*pair) for pair in zip(self.pipelines, found, strict=True)])
             self._take(found)
+            self._steps += 1
             parts = tuple([tuple([some.part(0, 0) if part is None else part for part in of_worker]) for of_worker in found])
             sizes = tuple([tuple([part.num_rows for part in of_worker]) for of_worker in parts])
             if not self.complete or any(map(any, sizes)):
-                return InputStep(parts, sizes if self.complete else None)
+                return InputStep(parts, sizes if self.complete else None, elements)
+
+    def _element(self, of_worker: Sequence[BatchIterator], found: list[Batch | None]) -> int:
+        """What tells the element that a worker takes parts of from others; NOTHING where its data have ended."""
+        first = next((number for number, part in enumerate(found) if part is not None), None)
+        if first is None:
+            return NOTHING
+        pipeline = of_worker[first % len(of_worker)]
+        return pipeline.element() if isinstance(pipeline, Rebatched) else self._steps  # what comes whole is of one step
 
     def _is_left_out(self, some: Batch) -> bool:
         """Whether a step is left out that has this part, and lacks another: there can be none without rows.

@@ -127,6 +127,18 @@ def test_batch_that_a_worker_reads_for_itself_lasts_for_a_step_of_each_worker(po
     assert waits(DistributedDataset(Layout(2, 1), batches), 4) == found
 
 
+def test_short_batch_that_a_worker_reads_for_itself_lasts_for_fewer_steps():
+    batches = timed(2.0, Dataset.range(5).batch(4).repeat(2), AutoShardPolicy.OFF)
+    assert waits(DistributedDataset(Layout(2, 1), batches), 6) == [[moment] * 2 for moment in (2, 2, 4, 6, 6, 8)]
+
+
+def test_worker_whose_data_have_ended_waits_for_nothing():
+    def dataset_fn(context: InputContext) -> Dataset:
+        return timed(5.0 - 4.0 * context.input_pipeline_id, Dataset.range(1 + context.input_pipeline_id).batch(1))
+
+    assert waits(DistributedDataset(Layout(2, 1), dataset_fn), 2) == [[5, 1], [5, 5]]
+
+
 def test_pipelines_of_a_function_have_a_pace_each():
     def dataset_fn(context: InputContext) -> Dataset:
         return timed(1.0 + context.input_pipeline_id, Dataset.range(8).batch(1))
