@@ -41,7 +41,7 @@ def bus_bandwidth(kind: str, num_ranks: int, size_bytes: float, seconds: float) 
         7000000000.0
     """
     kind = known_word(kind, "kind", TIMES_ALL_OTHERS)
-    check_whole("bus_bandwidth", "num_ranks", num_ranks)
+    num_ranks = check_whole("bus_bandwidth", "num_ranks", num_ranks)
     check_figure("bus_bandwidth", "size_bytes", size_bytes, may_be_zero=True)
     check_figure("bus_bandwidth", "seconds", seconds)
     times = TIMES_ALL_OTHERS[kind]

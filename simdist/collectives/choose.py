@@ -128,8 +128,8 @@ def predicted_seconds(
         >>> round(spread * 1e3, 2), round(shared * 1e3, 2)
         (17.56, 47.56)
     """
-    for name, count in (("num_ranks", num_ranks), ("ranks_per_host", ranks_per_host)):
-        check_whole("all-reduce", name, count)
+    counts = (("num_ranks", num_ranks), ("ranks_per_host", ranks_per_host))
+    num_ranks, ranks_per_host = [check_whole("all-reduce", name, count) for name, count in counts]
     inner_latency_s = latency_s if intra_host_latency_s is None else intra_host_latency_s
     inner_bandwidth = bandwidth_bytes_per_s if intra_host_bandwidth_bytes_per_s is None else intra_host_bandwidth_bytes_per_s
     for name, figure in (("size_bytes", size_bytes), ("latency_s", latency_s), ("intra_host_latency_s", inner_latency_s)):

@@ -65,10 +65,10 @@ def calibrate(
         In short: ``sd.Cluster({"worker": 2}, hardware=sd.hardware.calibrate())``.
     """
     require_function(clock, "calibrate(clock=)")
-    for argument, value in (("repeats", repeats), ("matrix_size", matrix_size), ("array_bytes", array_bytes)):
-        check_whole("calibrate", argument, value)
-    _require_room("matrix_size", matrix_size, 2 * FLOAT32_BYTES * int(matrix_size) ** 2)
-    _require_room("array_bytes", array_bytes, int(array_bytes))
+    given = (("repeats", repeats), ("matrix_size", matrix_size), ("array_bytes", array_bytes))
+    repeats, matrix_size, array_bytes = [check_whole("calibrate", argument, value) for argument, value in given]
+    _require_room("matrix_size", matrix_size, 2 * FLOAT32_BYTES * matrix_size**2)
+    _require_room("array_bytes", array_bytes, array_bytes)
     start_s = _fastest_s(_starts(), clock, repeats) / CALLS
     product_s = _fastest_s(_product(matrix_size), clock, repeats) - start_s
     length = max(1, array_bytes // FLOAT32_BYTES)

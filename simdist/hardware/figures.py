@@ -8,7 +8,7 @@ a hang. Models keep them as numbers of Python: times have 64 bits, whatever libr
 from __future__ import annotations
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 
 from simdist.arguments import END_S, float_of, python_number
 from simdist.errors import InvalidArgumentError
@@ -79,8 +79,8 @@ def check_name(model: object) -> None:
         raise TypeError(f"{type(model).__name__}: name must be text; got {name!r}.")
 
 
-def check_whole(owner: str, name: str, value: object) -> None:
-    """Refuse what is no whole number of 1 or more.
+def check_whole(owner: str, name: str, value: object) -> int:
+    """A whole number of 1 or more as one of Python: those of other libraries have an end, and begin anew behind it.
 
     Raises:
         TypeError: if it is no whole number.
@@ -88,8 +88,11 @@ def check_whole(owner: str, name: str, value: object) -> None:
 
     Example:
         >>> check_whole("Racks", "tasks_per_rack", 4)
+        4
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{owner}: {name} must be a whole number; got {value!r}.")
-    if value < 1:
+    found = int(value)
+    if found < 1:
         raise InvalidArgumentError(f"{owner}: {name} must be 1 or more; got {value!r}.")
+    return found

@@ -116,7 +116,7 @@ class Racks(Topology):
     hop_latency: float = 0.0
 
     def __post_init__(self) -> None:
-        check_whole("Racks", "tasks_per_rack", self.tasks_per_rack)
+        object.__setattr__(self, "tasks_per_rack", check_whole("Racks", "tasks_per_rack", self.tasks_per_rack))
         keep_figures(self, "oversubscription")
         keep_figures(self, "hop_latency", may_be_zero=True)
         if math.isinf(self.oversubscription):
@@ -173,8 +173,7 @@ class Torus(Topology):
             raise TypeError(f"Torus: shape must be a tuple such as (4, 4); got {self.shape!r}.")
         if not 1 <= len(self.shape) <= len(AXES):
             raise InvalidArgumentError(f"Torus: shape must have 1 to {len(AXES)} axes; got {self.shape!r}.")
-        for length in self.shape:
-            check_whole("Torus", "each length in shape", length)
+        object.__setattr__(self, "shape", tuple([check_whole("Torus", "each length in shape", length) for length in self.shape]))
 
     def links(self, hosts: Sequence[str], bandwidth: float, latency: float) -> list[LinkModel]:
         self._check(hosts)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import simdist as sd
+from simdist.collectives import choose
 from simdist.hardware import Device, DiskModel, Network
 from simdist.hardware.links import LinkModel
-from simdist.hardware.topology import Racks
+from simdist.hardware.topology import Racks, Torus
 
 Kind = Callable[[float], Any]
 
@@ -79,3 +80,17 @@ def test_session_on_hardware_with_figures_of_numpy_has_a_text() -> None:
     session.advance()
     opened = sd.open_share(sd.share(session), {"program": program})
     assert opened.cluster.network.latency == 0.25 and opened.digest() == session.digest()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64])
+def test_whole_number_of_numpy_is_kept_as_one_of_python(kind: Any) -> None:
+    racks, torus = Network().in_racks(kind(100)).topology, Network().as_torus((kind(2), kind(3))).topology
+    assert isinstance(racks, Racks) and type(racks.tasks_per_rack) is int and racks == Racks(100)
+    assert isinstance(torus, Torus) and torus == Torus((2, 3)) and {type(length) for length in torus.shape} == {int}
+    assert choose(kind(64), 1e6, 1e-5, 1e9, ranks_per_host=kind(8)) is choose(64, 1e6, 1e-5, 1e9, ranks_per_host=8)
+
+
+def test_number_of_numpy_that_is_not_whole_is_refused() -> None:
+    given: Any = np.float64(2.0)
+    with pytest.raises(TypeError, match=r"must be a whole number; got np.float64\(2.0\)"):
+        Racks(given)
