@@ -91,6 +91,7 @@ class BuiltModel:
             strategy.run(lambda given: specs.append(self._call(given)), args=(batch,))
 
         step = StepFunction(first_call, name="model_fn")
+        step.only_creates = True
         with context.stepping(strategy):
             step.trace(step.bind((batch,), {}))
         known = [variable.simdist_variable for variable in self.variables.all]

@@ -19,7 +19,7 @@ import numpy as np
 
 from simdist.arguments import END_S, name_of_function, number, require_function, require_shallow
 from simdist.caches import BoundedCache
-from simdist.errors import FailedPreconditionError, SimdistError
+from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array, native
 from simdist.program.bound_call import BoundCall, bound, bound_for_each, is_iterator
 from simdist.program.collective import Collective, GradientOptions, require_outside_of_inner_programs
@@ -76,6 +76,7 @@ class StepFunction:
     Attributes:
         owner: the scope of the variables that it uses, once that is known, where it is called outside of every scope.
         run_eagerly: whether its Python runs in each step, with values, and not at tracing only.
+        only_creates: whether it is traced only for the variables that its Python makes, and not once more.
         counts: whether a call of it is a step of the program that uses the strategy; False where a strategy does something for itself.
         retraces_after: whether its Python, which has raised this error at tracing, goes otherwise if it is traced once more.
         examined_by: gets each program that is traced; of a step that runs eagerly, as it was traced.
@@ -84,6 +85,7 @@ class StepFunction:
 
     owner: Scope | None = None
     run_eagerly: bool = False
+    only_creates: bool = False
     retraces_after: Callable[[Exception], bool] | None = None
     examined_by: Callable[[Program], object] | None = None
 
@@ -95,7 +97,7 @@ class StepFunction:
         self.name = name or name_of_function(fn, "step")
         self.counts = counts
         self.traces = 0
-        self.created_variables: list[VariableHandle] = []  # variables that the step's Python has made
+        self.created_variables: list[VariableHandle] = []  # what each trace of its Python makes, by position
         self._programs = program_cache()
         self._of_objects: ObjectSteps[StepFunction] = ObjectSteps()
 
@@ -165,10 +167,12 @@ class StepFunction:
         The constants that it hands over go to `reported_constants`, its collectives to `reported_collectives`, also where the step fails.
         """
         constants = reported_constants if reported_constants is not None else []
+        tracers: list[Tracer] = []
 
         def traced(has_example: bool) -> Program:
             batches = TakenBatches(call)
             tracer = Tracer(batches, rank, num_replicas, known_operands, options)
+            tracers[:] = [tracer]
             tracer.created_variables, tracer.shared, tracer.reported_constants = self.created_variables, shared, constants
             tracer.joint_sizes = joint
             if reported_collectives is not None:
@@ -182,19 +186,49 @@ class StepFunction:
             ended, looped, common_reads = map(frozenset, (batches.ended, tracer.looped, tracer.common_reads))
             return replace(program, ended=ended, looped=looped, common_reads=common_reads)
 
+        kept, known = len(self.created_variables), None
         while True:
             self.traces += 1
             try:
-                return self._traced(traced, constants)
+                program = self._traced(traced, constants)
+                if known is not None:
+                    self._keep_repeated(kept, known, tracers[-1].num_created)
+                if known is not None or self.only_creates or len(self.created_variables) == kept:
+                    return program
+                known, make = len(self.created_variables), None
             except TracedAgain as needed:
+                self._forget_created(kept if known is None else known)
                 make = needed.make
             except Exception as error:
+                self._forget_created(kept)
                 if self.retraces_after is None or not self.retraces_after(error):
                     raise
-                make = None
+                known, make = None, None
             constants.clear()
             if make is not None:
                 make()
+
+    def _forget_created(self, kept: int) -> None:
+        """Of a trace that has not ended, the variables that it has made: the next one makes them where they are not there yet."""
+        del self.created_variables[kept:]
+
+    def _keep_repeated(self, kept: int, known: int, repeated: int) -> None:
+        """Keep what each trace makes, by its position; what a step makes once, where it is not there yet, another trace does not make.
+
+        Args:
+            kept: how many variables each trace was known to make.
+            known: how many there were after a trace that has made others.
+            repeated: how many the same trace makes once more.
+        """
+        if repeated == 0 == kept:
+            self.created_variables.clear()
+        elif repeated != known or len(self.created_variables) != known:
+            name = self.created_variables[-1].name
+            self._forget_created(kept)
+            raise InvalidArgumentError(
+                f"{self.name} makes {known} variables where it is traced, {name!r} among them, and {repeated} where it is traced once "
+                "more, so that it is not known which is which. Make all of them before the step, or each only where it is not there yet."
+            )
 
     def _traced(self, traced: Callable[[bool], Program], constants: list[object]) -> Program:
         """What `traced` gives; it is called with True where the Python of the step needs values."""

@@ -56,7 +56,8 @@ class TracedReplica:
         joint_sizes: of these what all replicas together have found, where one alone cannot know.
         reported_constants: constants that the replica has handed to code across the replicas, in order.
         shared: which of these all replicas are known to have alike.
-        created_variables: those that the step has made, whichever replica was traced first.
+        created_variables: those that each trace of the step makes, by position, whichever replica was traced first.
+        num_created: how many this trace has made.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class TracedReplica:
         self.shared: Sequence[bool] = ()
         self.reported_constants: list[object] = []
         self.created_variables: list[VariableHandle] = []
-        self._num_created = 0
+        self.num_created = 0
         self.outermost: jax.core.Trace | None = None
 
     @property
@@ -125,7 +126,7 @@ class TracedReplica:
 
     def existing_variable(self, variable: VariableHandle) -> VariableHandle | None:
         """The variable that an earlier trace of the step created at this point; None: this is the first one."""
-        number, self._num_created = self._num_created, self._num_created + 1
+        number, self.num_created = self.num_created, self.num_created + 1
         if number == len(self.created_variables):
             self.created_variables.append(variable)
             return None

@@ -1,0 +1,73 @@
+"""Variables that a step makes: once, where they are not there yet, or each time that it is traced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import simdist as sd
+from simdist.errors import InvalidArgumentError
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_what_a_step_makes_once_is_no_variable_of_another_trace(devices: int) -> None:
+    strategy, heads = sd.MirroredStrategy(devices), dict[str, sd.Variable]()
+
+    def replica(head: str) -> Any:
+        if head not in heads:
+            heads[head] = sd.Variable(10.0 * (1 + len(heads)), aggregation=sd.VariableAggregation.MEAN)
+        heads[head].assign(heads[head].value + 1.0)
+        return heads[head].value
+
+    step = sd.function(lambda head: strategy.run(replica, args=(head,)))
+    with strategy.scope():
+        found = [float(strategy.local_results(step(head))[-1]) for head in ("a", "b", "a", "b")]
+    assert found == [11.0, 21.0, 12.0, 22.0]
+    assert {head: float(variable.numpy()) for head, variable in heads.items()} == {"a": 12.0, "b": 22.0}
+
+
+def test_what_a_step_makes_before_it_fails_is_no_variable_of_the_next_call() -> None:
+    strategy, found = sd.OneDeviceStrategy(), dict[str, sd.Variable]()
+
+    @sd.function
+    def step(x: Any) -> Any:
+        if "first" not in found:
+            found["first"] = sd.Variable(1.0)
+            raise ValueError("the first call fails")
+        if "second" not in found:
+            found["second"] = sd.Variable(2.0)
+        return found["first"].value + x, found["second"].value + x
+
+    with strategy.scope():
+        with pytest.raises(ValueError, match="the first call fails"):
+            step(jnp.float32(0.0))
+        assert [float(value) for value in step(jnp.float32(0.0))] == [1.0, 2.0]
+
+
+def test_a_step_that_makes_one_each_time_has_the_same_in_all_traces() -> None:
+    strategy = sd.MirroredStrategy(2)
+
+    @sd.function
+    def step(x: Any) -> Any:
+        count = sd.Variable(0.0, trainable=False)
+        count.assign_add(1.0)
+        return strategy.reduce("sum", strategy.run(lambda x: x.sum(), args=(x,)), axis=None) + count.value
+
+    with strategy.scope():
+        assert [float(step(x)) for x in (jnp.zeros(2), jnp.zeros(3), jnp.zeros(2))] == [1.0, 2.0, 3.0]
+
+
+def test_a_step_that_makes_one_each_time_and_another_once_is_refused() -> None:
+    strategy, kept = sd.OneDeviceStrategy(), list[sd.Variable]()
+
+    @sd.function
+    def step() -> Any:
+        if not kept:
+            kept.append(sd.Variable(1.0, name="kept"))
+        each_time = sd.Variable(2.0, name="each_time")
+        return kept[0].value + each_time.value
+
+    with strategy.scope(), pytest.raises(InvalidArgumentError, match=r"makes 2 variables .* 1 where it is traced once more"):
+        step()
