@@ -120,7 +120,7 @@ class Tracer(TracedReplica):
             raise InvalidArgumentError(
                 "A step uses a value that exists only inside a jax.grad, scan, cond or vmap: a variable was assigned there, or a value was "
                 "kept in a list or an attribute. Return the value from that function (of scan and jax.checkpoint: as a result), and use it "
-                "outside."
+                "outside. A function under jax.custom_vjp takes what has a gradient, such as a variable's value, as an argument."
             )
         return closed
 

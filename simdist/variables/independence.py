@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from simdist.errors import InvalidArgumentError, SimdistError
+from simdist.program.arrays import HostArray
 from simdist.program.dependencies import labels_of_results
 from simdist.program.fixed_reads import traced_once
 from simdist.program.jaxprs import primitives_in
@@ -26,7 +29,15 @@ from simdist.variables.slot_optimizer import SlotOptimizer, keras_slot_optimizer
 from simdist.variables.state import Cell, Owner, owner_of
 from simdist.variables.variable import Variable
 
-__all__ = ["VariableCells", "changes_each_alone", "is_elementwise", "numbers_of", "require_independent", "require_whole_or_elementwise"]
+__all__ = [
+    "VariableCells",
+    "changes_each_alone",
+    "is_elementwise",
+    "numbers_of",
+    "require_independent",
+    "require_whole_or_elementwise",
+    "unfit",
+]
 
 VariableCells: TypeAlias = "Sequence[tuple[Variable, Cell]]"
 """Cells of one task that an optimizer changes, with their variables."""
@@ -128,7 +139,12 @@ def require_independent(optimizer: KerasOptimizer | GradientTransformation, vari
     """
     if not _are_apart(variables):
         return
-    slot_optimizer, jaxpr = _traced(optimizer, variables)
+    try:
+        slot_optimizer, jaxpr = _traced(optimizer, variables)
+    except SimdistError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise unfit([variable.name for variable in variables], error) from error
     if _uses(jaxpr, RANDOM):
         _refuse(optimizer, "draws random numbers, which would be the same on all of them")
     updates, state = _what_reaches(jaxpr, slot_optimizer, len(variables))
@@ -138,6 +154,50 @@ def require_independent(optimizer: KerasOptimizer | GradientTransformation, vari
             _refuse(optimizer, f"changes {variables[number].name!r} by what it knows of {', '.join(map(repr, others[:3]))}")
     if any(label & (label - 1) for label in state):
         _refuse(optimizer, "keeps state that sums up several variables")
+    if isinstance(optimizer, GradientTransformation):
+        _require_no_positions(optimizer, variables)
+
+
+def unfit(names: Sequence[str], error: Exception) -> InvalidArgumentError:
+    """The error of an Optax rule that has raised another one for the arrays of some variables."""
+    return InvalidArgumentError(
+        f"The Optax rule cannot be used for {', '.join(names)}: {' '.join(str(error).split()).rstrip('.')}. sd.Optimizer gives it a list "
+        "of their arrays, in this order. Give labels and masks as a list of that length, or as a function of it "
+        "(lambda params: [param.ndim > 1 for param in params])."
+    )
+
+
+def _require_no_positions(transformation: GradientTransformation, variables: Sequence[Variable]) -> None:
+    """Refuse masks and labels by the position among all variables: a server counts those that it has."""
+    whole = _after_steps(transformation, variables, range(len(variables)))
+    for owner, held in _held_by(variables).items():
+        numbers = sorted(held)
+        try:
+            part = _after_steps(transformation, variables, numbers)
+        except (TypeError, ValueError):  # a list for all, which is refused with the server's name
+            return
+        for number, value in zip(numbers, part, strict=True):
+            if not np.allclose(value, whole[number], rtol=1e-3, atol=1e-5, equal_nan=True):
+                raise InvalidArgumentError(
+                    f"The Optax rule does something else with {variables[number].name!r} among all variables than among those of {owner[0]}"
+                    ", which applies it to these alone: its mask or its labels go by the position in the list. Let them go by the shape "
+                    "(lambda params: [param.ndim > 1 for param in params]), or make an optimizer for each part of the variables."
+                )
+
+
+def _after_steps(transformation: GradientTransformation, variables: Sequence[Variable], numbers: Sequence[int]) -> list[HostArray]:
+    """What some of the variables are after two steps, each with values of its number; of large ones, one row."""
+    avals = [_small(variables[number]) for number in numbers]
+    cells = [(variables[number], Cell(variables[number].name, aval, "")) for number, aval in zip(numbers, avals, strict=True)]
+    of = optax_slot_optimizer(transformation, cells)
+    gradients = [
+        jnp.asarray(np.random.default_rng(number).uniform(0.5, 1.5, aval.shape), aval.dtype)
+        for number, aval in zip(numbers, avals, strict=True)
+    ]
+    values, state = gradients, of.initial
+    for _ in range(2):
+        values, state = of.apply(values, state, gradients)
+    return [np.asarray(value, np.complex128) for value in values]
 
 
 def changes_each_alone(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> bool:
@@ -154,19 +214,30 @@ def changes_each_alone(optimizer: KerasOptimizer | GradientTransformation, varia
 
 def _are_apart(variables: Sequence[Variable]) -> bool:
     """Whether there is an owner that has not all of the variables, or one of them in shards."""
+    is_cut = any(cell.range is not None for variable in variables for cell in variable.placement.cells)
+    of_owners, whole = _held_by(variables), set(range(len(variables)))
+    return len(of_owners) > 1 and (is_cut or any(held != whole for held in of_owners.values()))
+
+
+def _held_by(variables: Sequence[Variable]) -> dict[Owner, set[int]]:
+    """The numbers of the variables of which each owner has cells."""
     of_owners: dict[Owner, set[int]] = {}
     for number, variable in enumerate(variables):
         for cell in variable.placement.cells:
-            of_owners.setdefault(owner_of(cell), set()).add(-1 if cell.range is not None else number)
-    whole = set(range(len(variables)))
-    return len(of_owners) > 1 and any(held != whole for held in of_owners.values())
+            of_owners.setdefault(owner_of(cell), set()).add(number)
+    return of_owners
+
+
+def _small(variable: Variable) -> Aval:
+    """Its shape; of a large one that of one row, so that its slots take no memory."""
+    aval = variable.aval
+    return Aval((1, *aval.shape[1:]), aval.dtype) if aval.size_bytes >= LARGE_BYTES else aval
 
 
 def _traced(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> tuple[SlotOptimizer, Jaxpr]:
-    """The rule for all variables; of large ones one row stands for all, so that the slots take no memory."""
-    small = [Aval((1, *v.aval.shape[1:]), v.aval.dtype) if v.aval.size_bytes >= LARGE_BYTES else v.aval for v in variables]
+    """The rule for all variables; of large ones one row stands for all."""
     try:
-        return _traced_for(optimizer, variables, small)
+        return _traced_for(optimizer, variables, list(map(_small, variables)))
     except Exception:  # it goes by their shapes
         return _traced_for(optimizer, variables, [variable.aval for variable in variables])
 

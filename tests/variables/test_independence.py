@@ -137,3 +137,34 @@ def test_a_rule_that_knows_the_shapes_of_large_variables_is_asked_for_these() ->
     coordinator.schedule(sd.function(lambda: optimizer.apply_gradients([(v.value + 1.0, v) for v in variables])))
     coordinator.join()
     assert all(np.all(v.numpy() == -2.0) for v in variables)
+
+
+def by_position(given: list[Any]) -> list[bool]:
+    return [number < 2 for number in range(len(given))]
+
+
+@pytest.mark.parametrize(
+    ("mask", "error"),
+    [
+        (by_position, "something else with 'v2' among all variables than among those of ps:0"),
+        ([True, False], r"cannot be used for v0, v1, v2, v3: .* a list of their arrays, in this order"),
+        ([True, True, False, False], "which is what ps:0 holds of 4 variables"),
+    ],
+)
+def test_masks_by_position_are_refused_where_each_server_has_some_of_the_variables(mask: Any, error: str) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}))
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(2, np.float32), name=f"v{number}") for number in range(4)]
+        optimizer = sd.Optimizer(optax.masked(optax.scale(-1.0), mask))
+    with pytest.raises(InvalidArgumentError, match=error):
+        optimizer.build(variables)
+
+
+@pytest.mark.parametrize("mask", [{"kernel": True, "bias": False}, [True], lambda _: {"kernel": True}])
+def test_masks_of_another_structure_are_refused_with_what_to_write(mask: Any) -> None:
+    strategy = sd.MirroredStrategy(2)
+    with strategy.scope():
+        kernel, bias = sd.Variable([1.0, 2.0], name="kernel"), sd.Variable(0.0, name="bias")
+        optimizer = sd.Optimizer(optax.adamw(0.1, mask=mask))
+    with pytest.raises(InvalidArgumentError, match=r"cannot be used for kernel, bias: .* a list of that length, or as a function of it"):
+        strategy.run(lambda: optimizer.apply_gradients([(kernel.value, kernel), (bias.value, bias)]))
