@@ -74,7 +74,9 @@ def compare(first: Traced, second: Traced) -> Comparison:
     """
     for name, given in (("first", first), ("second", second)):
         if not isinstance(getattr(given, "trace", None), Trace):
-            raise TypeError(f"{name} is {given!r:.200}; expected a session or a cluster, whose trace is compared; of a strategy, its cluster")
+            raise TypeError(
+                f"{name} is {given!r:.200}; expected a session or a cluster, whose trace is compared; of a strategy, its cluster"
+            )
     traces = first.trace, second.trace
     places = first_difference(*traces), first_difference(*reversed(traces))
     if places == (None, None):
