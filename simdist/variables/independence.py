@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from simdist.errors import InvalidArgumentError, SimdistError
-from simdist.program.arrays import HostArray
 from simdist.program.dependencies import labels_of_results
 from simdist.program.fixed_reads import traced_once
 from simdist.program.jaxprs import primitives_in
+from simdist.program.recipes import Recipe, recipes
 from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval
 from simdist.variables.elementwise import changes_place_by_place, numbers_in
@@ -43,6 +41,8 @@ VariableCells: TypeAlias = "Sequence[tuple[Variable, Cell]]"
 """Cells of one task that an optimizer changes, with their variables."""
 
 RANDOM = ("random_", "threefry", "rng_")
+# The states of the rules of Optax that do something else with some of the variables.
+OF_SOME = ("MaskedState", "PartitionState", "MultiTransformState")
 # The lengths of the cut axis of large variables, where it is asked whether a rule follows from shapes.
 STAND_IN_LENGTHS = 2, 3
 
@@ -154,7 +154,7 @@ def require_independent(optimizer: KerasOptimizer | GradientTransformation, vari
             _refuse(optimizer, f"changes {variables[number].name!r} by what it knows of {', '.join(map(repr, others[:3]))}")
     if any(label & (label - 1) for label in state):
         _refuse(optimizer, "keeps state that sums up several variables")
-    if isinstance(optimizer, GradientTransformation):
+    if isinstance(optimizer, GradientTransformation) and _takes_some_apart(optimizer, variables):
         _require_no_positions(optimizer, variables)
 
 
@@ -167,17 +167,25 @@ def unfit(names: Sequence[str], error: Exception) -> InvalidArgumentError:
     )
 
 
+def _takes_some_apart(transformation: GradientTransformation, variables: Sequence[Variable]) -> bool:
+    """Whether the rule has masks or labels."""
+    specs = [jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype) for variable in variables]
+    state = jax.eval_shape(transformation.init, specs)
+    nodes = jax.tree_util.tree_leaves(state, is_leaf=lambda node: type(node).__name__ in OF_SOME)
+    return any(type(node).__name__ in OF_SOME for node in nodes)
+
+
 def _require_no_positions(transformation: GradientTransformation, variables: Sequence[Variable]) -> None:
     """Refuse masks and labels by the position among all variables: a server counts those that it has."""
-    whole = _after_steps(transformation, variables, range(len(variables)))
+    of_all = _recipes(transformation, variables)
     for owner, held in _held_by(variables).items():
         numbers = sorted(held)
         try:
-            part = _after_steps(transformation, variables, numbers)
+            found = _recipes(transformation, [variables[number] for number in numbers])
         except (TypeError, ValueError):  # a list for all, which is refused with the server's name
             return
-        for number, value in zip(numbers, part, strict=True):
-            if not np.allclose(value, whole[number], rtol=1e-3, atol=1e-5, equal_nan=True):
+        for number, recipe in zip(numbers, found, strict=True):
+            if recipe != of_all[number]:
                 raise InvalidArgumentError(
                     f"The Optax rule does something else with {variables[number].name!r} among all variables than among those of {owner[0]}"
                     ", which applies it to these alone: its mask or its labels go by the position in the list. Let them go by the shape "
@@ -185,19 +193,10 @@ def _require_no_positions(transformation: GradientTransformation, variables: Seq
                 )
 
 
-def _after_steps(transformation: GradientTransformation, variables: Sequence[Variable], numbers: Sequence[int]) -> list[HostArray]:
-    """What some of the variables are after two steps, each with values of its number; of large ones, one row."""
-    avals = [_small(variables[number]) for number in numbers]
-    cells = [(variables[number], Cell(variables[number].name, aval, "")) for number, aval in zip(numbers, avals, strict=True)]
-    of = optax_slot_optimizer(transformation, cells)
-    gradients = [
-        jnp.asarray(np.random.default_rng(number).uniform(0.5, 1.5, aval.shape), aval.dtype)
-        for number, aval in zip(numbers, avals, strict=True)
-    ]
-    values, state = gradients, of.initial
-    for _ in range(2):
-        values, state = of.apply(values, state, gradients)
-    return [np.asarray(value, np.complex128) for value in values]
+def _recipes(transformation: GradientTransformation, variables: Sequence[Variable]) -> list[Recipe]:
+    """What the rule does to each of these variables, with no other."""
+    _, jaxpr = _traced(transformation, variables)
+    return recipes(jaxpr)[: len(variables)]
 
 
 def changes_each_alone(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> bool:

@@ -160,6 +160,18 @@ def test_masks_by_position_are_refused_where_each_server_has_some_of_the_variabl
         optimizer.build(variables)
 
 
+def test_labels_by_position_are_refused_also_where_the_rules_differ_in_a_number_only() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}))
+    rates = {True: optax.sgd(0.1), False: optax.sgd(0.01)}
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(2, np.float32), name=f"v{number}") for number in range(4)]
+        by_number = sd.Optimizer(optax.multi_transform(rates, by_position))
+        by_shape = sd.Optimizer(optax.multi_transform(rates, lambda given: [array.ndim > 1 for array in given]))
+    with pytest.raises(InvalidArgumentError, match="something else with 'v2'"):
+        by_number.build(variables)
+    by_shape.build(variables)
+
+
 @pytest.mark.parametrize("mask", [{"kernel": True, "bias": False}, [True], lambda _: {"kernel": True}])
 def test_masks_of_another_structure_are_refused_with_what_to_write(mask: Any) -> None:
     strategy = sd.MirroredStrategy(2)
