@@ -153,9 +153,9 @@ class StrategyModel(keras.Model):
             with explained_without_targets(self.name, y):
                 self._compile_metrics.update_state(y, y_pred, sample_weight)
 
-    def simdist_forward(self, x: Tree) -> Tree:
-        """The outputs for x, without training."""
-        return self(x, training=False) if self._call_has_training_arg else self(x)
+    def simdist_forward(self, x: Tree, training: bool = False) -> Tree:
+        """The outputs for x. A `call` without the argument `training` says itself what layers inside do, in training too, as in Keras."""
+        return self(x, training=training) if self._call_has_training_arg else self(x)
 
     def simdist_listed(self, logs: Logs) -> float | list[float]:
         """Loss and metrics in their order, as ``evaluate`` returns them; a loss alone is no list."""

@@ -162,7 +162,7 @@ def _compiled_replica_step(model: StrategyModel, missing: MissingRows) -> Callab
         variables = model.trainable_variables
 
         def compute_loss() -> tuple[jax.Array, Tree]:
-            y_pred = model(x, training=True)
+            y_pred = model.simdist_forward(x, training=True)
             if not rows:
                 return _loss_of_no_rows(model, x, y, y_pred, sample_weight), (0.0, y_pred)
             with of_global_batch(weight):
@@ -188,7 +188,7 @@ def _step_of_no_rows(model: StrategyModel, optimizer: Optimizer, missing: Missin
 
     def call(given: Tree) -> None:
         x, y, sample_weight = unpack_x_y_sample_weight(given)
-        y_pred = model(x, training=True)
+        y_pred = model.simdist_forward(x, training=True)
         with of_global_batch(0.0), tracer.overlay({}):
             model.simdist_loss(x, y, y_pred, sample_weight, training=True)
 

@@ -244,6 +244,26 @@ def test_layers_are_told_whether_they_train(under: Make) -> None:
     assert not model.predict(x, verbose=0).any()
 
 
+def test_layers_of_a_model_whose_call_has_no_such_argument_do_not_train(under: Make) -> None:
+    class Wrapped(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside = keras.Sequential([keras.Input((4,)), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5, seed=0)])
+
+        def call(self, x: Any) -> Any:
+            return self.inside(x)
+
+    def make() -> Any:
+        model = Wrapped()
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        return model
+
+    model = under(make)
+    ones = np.ones((4, 4), np.float32)
+    assert model.fit(ones, ones, verbose=0).history["loss"][0] < 1e-5
+    assert model.inside.layers[0].moving_mean.numpy().tolist() == [0.0] * 4
+
+
 def test_logs_have_the_keys_of_keras(under: Make) -> None:
     """test_callback_methods_keys"""
     model, steps = under(of_ones), Steps()
