@@ -314,14 +314,14 @@ def test_mains_train_without_numbers() -> None:
     assert found[0] == found[1]
 
 
-def test_a_main_that_starts_again_when_the_others_have_returned_is_told_so() -> None:
+@pytest.mark.parametrize("other_returns_s", [0.0, 0.8], ids=["before it starts again", "while it waits for the others"])
+def test_a_main_that_starts_again_and_that_the_others_do_not_wait_for_is_told_so(other_returns_s: float) -> None:
     def main() -> None:
         strategy = sd.MultiWorkerMirroredStrategy()
         with strategy.scope():
             v = sd.Variable(np.ones(3, np.float32), aggregation=sd.VariableAggregation.SUM)
         sd.function(lambda: strategy.run(lambda: v.assign_add(np.ones(3, np.float32))))()
-        if strategy.cluster_resolver.task_id == 1:
-            sd.sleep(1.0)
+        sd.sleep(1.0 if strategy.cluster_resolver.task_id == 1 else other_returns_s)
 
     cluster = sd.Cluster({"worker": 2})
     cluster.faults.crash("worker:1", at=0.5, restart_after=0.1)

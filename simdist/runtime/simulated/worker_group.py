@@ -2,14 +2,14 @@
 
 The k-th strategy that the main of one worker makes forms a group with the k-th of every other. When a worker dies or its main ends,
 its groups break up: a main that waits for it, or arrives later, gets an error. Mains that start again make new strategies, which
-form new groups; one that starts again after others have returned has no partner.
+form new groups; one that starts again has no partner where others return without taking part in its new group, before it or later.
 
 Taught in lesson 04.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from simdist.errors import UnavailableError
 from simdist.runtime.launched_main import launched_main
@@ -27,6 +27,8 @@ class WorkerGroup:
 
     def __init__(self, world: World, members: Sequence[Member], communication: Communication) -> None:
         self.devices = tuple(member.device for member in members)
+        self.members = members
+        self.returned: Mapping[str, object] | None = None  # what the mains of the same run have returned; None in a notebook
         self.processes: dict[str, Incarnation] = {}
         self.collective_group = CollectiveGroup(world, members, communication, CollectivePlans())
 
@@ -58,8 +60,20 @@ def join_group(world: World, members: Sequence[Member], task_name: str, communic
     joined = group
     main = launched_main.get()
     if main is not None:
-        main.endings.append(lambda error: joined.leave(task_name, error))
+        joined.returned = main.returned
+        main.endings.append(lambda error: _main_ended(world, joined, task_name, error))
     return group.collective_group
+
+
+def _main_ended(world: World, joined: WorkerGroup, task_name: str, error: BaseException | None) -> None:
+    """The main of a task has ended, which had joined a group; one that has returned joins no other group that waits for it."""
+    joined.leave(task_name, error)
+    if error is not None:
+        return  # it may start again
+    for group in world.groups:
+        is_awaited = task_name not in group.processes and any(member.task == task_name for member in group.members)
+        if group.returned is joined.returned and is_awaited and group.collective_group.broken is None:
+            group.collective_group.break_up(_no_partner(next(iter(group.processes)), [task_name]))
 
 
 def _break_up_without_others(group: WorkerGroup, members: Sequence[Member], task_name: str) -> None:
@@ -67,9 +81,11 @@ def _break_up_without_others(group: WorkerGroup, members: Sequence[Member], task
     main = launched_main.get()
     ended = [name for name in dict.fromkeys(member.task for member in members) if main is not None and name in main.returned]
     if ended:
-        group.collective_group.break_up(
-            UnavailableError(
-                f"{task_name} has no partner in its collectives: {'the main' if len(ended) == 1 else 'the mains'} of {', '.join(ended)} "
-                "returned before it made this strategy. What they returned is in the results of the run."
-            )
-        )
+        group.collective_group.break_up(_no_partner(task_name, ended))
+
+
+def _no_partner(task_name: str, ended: Sequence[str]) -> UnavailableError:
+    return UnavailableError(
+        f"{task_name} has no partner in its collectives: {'the main' if len(ended) == 1 else 'the mains'} of {', '.join(ended)} "
+        "returned without taking part in this strategy. What they returned is in the results of the run."
+    )
