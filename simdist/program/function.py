@@ -19,7 +19,7 @@ import numpy as np
 
 from simdist.arguments import END_S, name_of_function, number, require_function, require_shallow
 from simdist.caches import BoundedCache
-from simdist.errors import FailedPreconditionError, InvalidArgumentError, SimdistError
+from simdist.errors import FailedPreconditionError, SimdistError
 from simdist.program.arrays import Array, Tree, TreeStructure, is_array, native
 from simdist.program.bound_call import BoundCall, bound, bound_for_each, is_iterator
 from simdist.program.collective import Collective, GradientOptions, require_outside_of_inner_programs
@@ -27,6 +27,7 @@ from simdist.program.cutting import cut
 from simdist.program.eager_programs import eager_program, example_of
 from simdist.program.explained_errors import explained, explaining_tracing, require_of_dataset
 from simdist.program.joined_updates import with_joined_updates
+from simdist.program.made_variables import MadeVariables
 from simdist.program.markers import ArgumentMarker
 from simdist.program.narrowing import kept_dtype, narrowed, require_numbers
 from simdist.program.object_steps import ObjectSteps
@@ -186,49 +187,24 @@ class StepFunction:
             ended, looped, common_reads = map(frozenset, (batches.ended, tracer.looped, tracer.common_reads))
             return replace(program, ended=ended, looped=looped, common_reads=common_reads)
 
-        kept, known = len(self.created_variables), None
+        made = MadeVariables(self.name, self.created_variables)
         while True:
             self.traces += 1
+            make = None
             try:
                 program = self._traced(traced, constants)
-                if known is not None:
-                    self._keep_repeated(kept, known, tracers[-1].num_created)
-                if known is not None or self.only_creates or len(self.created_variables) == kept:
+                if self.only_creates or not made.is_repeated(tracers[-1].num_created):
                     return program
-                known, make = len(self.created_variables), None
             except TracedAgain as needed:
-                self._forget_created(kept if known is None else known)
+                made.stopped()
                 make = needed.make
             except Exception as error:
-                self._forget_created(kept)
+                made.failed()
                 if self.retraces_after is None or not self.retraces_after(error):
                     raise
-                known, make = None, None
             constants.clear()
             if make is not None:
                 make()
-
-    def _forget_created(self, kept: int) -> None:
-        """Of a trace that has not ended, the variables that it has made: the next one makes them where they are not there yet."""
-        del self.created_variables[kept:]
-
-    def _keep_repeated(self, kept: int, known: int, repeated: int) -> None:
-        """Keep what each trace makes, by its position; what a step makes once, where it is not there yet, another trace does not make.
-
-        Args:
-            kept: how many variables each trace was known to make.
-            known: how many there were after a trace that has made others.
-            repeated: how many the same trace makes once more.
-        """
-        if repeated == 0 == kept:
-            self.created_variables.clear()
-        elif repeated != known or len(self.created_variables) != known:
-            name = self.created_variables[-1].name
-            self._forget_created(kept)
-            raise InvalidArgumentError(
-                f"{self.name} makes {known} variables where it is traced, {name!r} among them, and {repeated} where it is traced once "
-                "more, so that it is not known which is which. Make all of them before the step, or each only where it is not there yet."
-            )
 
     def _traced(self, traced: Callable[[bool], Program], constants: list[object]) -> Program:
         """What `traced` gives; it is called with True where the Python of the step needs values."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
+
+import numpy as np
 
 from simdist.trace import Trace
 from simdist.trace.difference import first_difference
@@ -11,6 +14,8 @@ from simdist.trace.facts import canonical_json
 from simdist.trace.records import Instant, Span
 
 __all__ = ["Comparison", "Traced", "compare"]
+
+DIGITS = (6, 9, 12, 17)  # of moments: the fewest that tell them apart
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,8 @@ def _end_s(record: Span | Instant) -> float:
 def _apart(*records: Span | Instant | None) -> list[str]:
     """What the records are, in as few words as tell one from the other."""
     texts: list[str] = []
-    for words in (_what, _when, _with_what):
+    digits = next((few for few in DIGITS if len({_when(record, few) for record in records if record is not None}) > 1), DIGITS[0])
+    for words in (_what, partial(_when, digits=digits), _with_what):
         texts = [
             text if record is None else f"{text} {words(record)}".strip() for text, record in zip(texts or ("", ""), records, strict=True)
         ]
@@ -111,8 +117,10 @@ def _what(record: Span | Instant) -> str:
     return " ".join([*(word for word in (record.lane, record.category) if word not in said), record.name])
 
 
-def _when(record: Span | Instant) -> str:
-    return f"from {record.start_s!r} to {record.end_s!r} s" if isinstance(record, Span) else f"at {record.time_s!r} s"
+def _when(record: Span | Instant, digits: int) -> str:
+    moments = (record.start_s, record.end_s) if isinstance(record, Span) else (record.time_s,)
+    texts = [np.format_float_positional(moment, precision=digits, fractional=False, trim="-") for moment in moments]
+    return f"{'from' if len(texts) > 1 else 'at'} {' to '.join(texts)} s"
 
 
 def _with_what(record: Span | Instant) -> str:
