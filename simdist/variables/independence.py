@@ -18,7 +18,7 @@ from simdist.program.dependencies import labels_of_results
 from simdist.program.fixed_reads import traced_once
 from simdist.program.jaxprs import primitives_in
 from simdist.program.recipes import Recipe, recipes
-from simdist.program.traces import jaxpr_of
+from simdist.program.traces import jaxpr_of, shapes_of
 from simdist.program.values import Aval
 from simdist.variables.elementwise import changes_place_by_place, numbers_in
 from simdist.variables.keras_copies import LARGE_BYTES
@@ -170,7 +170,7 @@ def unfit(names: Sequence[str], error: Exception) -> InvalidArgumentError:
 def _takes_some_apart(transformation: GradientTransformation, variables: Sequence[Variable]) -> bool:
     """Whether the rule has masks or labels."""
     specs = [jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype) for variable in variables]
-    state = jax.eval_shape(transformation.init, specs)
+    state = shapes_of(transformation.init, specs)
     nodes = jax.tree_util.tree_leaves(state, is_leaf=lambda node: type(node).__name__ in OF_SOME)
     return any(type(node).__name__ in OF_SOME for node in nodes)
 
