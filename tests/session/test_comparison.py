@@ -29,8 +29,8 @@ def traced(end_s: float = 1.0, size: int = 4, mark: str = "") -> SimpleNamespace
             traced(1.5),
             "worker:0 compute step from 0 to 1 s in the first, worker:0 compute step from 0 to 1.5 s in the second",
         ),
-        (traced(0.1 + 0.2), traced(0.3), "from 0 to 0.30000000000000004 s in the first, worker:0 compute step from 0 to 0.29999999999999999 s"),
-        (traced(1.00000639999), traced(1.0000064), "from 0 to 1.00000639999 s in the first, worker:0 compute step from 0 to 1.0000064 s"),
+        (traced(0.1 + 0.2), traced(0.3), "0 to 0.30000000000000004 s in the first, worker:0 compute step from 0 to 0.3 s in the second"),
+        (traced(1.00000639999), traced(1.0000064), "0 to 1.00000639999 s in the first, worker:0 compute step from 0 to 1.0000064 s"),
         (
             traced(size=4),
             traced(size=8),
