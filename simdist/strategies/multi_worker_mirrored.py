@@ -42,7 +42,8 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         communication_options: `CommunicationOptions`.
         backup_workers: how many replicas each step does not wait for: the gradients of the slowest are dropped, and those of the others
             stand for them, as in means. What else the dropped ones had is missing: a sum over the replicas is that of the others, and a
-            result has the others' values only. Only where one notebook drives all workers. Default 0.
+            result has the others' values only. They begin the next step with the others: how the new values come to them takes no time
+            and no bytes, and what they had computed is in no span. Only where one notebook drives all workers. Default 0.
         sync_every: steps that each replica takes on its own before they bring their variables together; default 1, in each step.
             Between two averages the replicas differ: reads from outside of a step, `evaluate` and `predict` take the average, and a step of
             your own each replica's values. A launched main evaluates and predicts with the average of its own replicas; what it reads
