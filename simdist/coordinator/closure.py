@@ -24,7 +24,7 @@ from simdist.data.surroundings import note_names, warn_of_changed_names
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError, TimedOutError
 from simdist.input import DistributedIterator, InputContext
 from simdist.jax_settings import OpenSetting, has_another_width, open_settings, opened, trace_settings
-from simdist.program.arrays import Tree
+from simdist.program.arrays import Tree, is_array
 from simdist.program.bound_call import BoundCall
 from simdist.program.explained_errors import explained, require_of_dataset
 from simdist.program.function import StepFunction
@@ -51,7 +51,7 @@ class Closure:
     `key` is equal for calls of one step with the same arguments, of one strategy; None where that is not known. `resuming` are the
     arguments whose positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure;
     `handed_out` are the batches that it takes by number; `begun` is the worker that was sent it last; `drawn` as of `WorkerStep`;
-    `jax_settings` are those in which it was scheduled, and in which its Python runs.
+    `jax_settings` are those in which it was scheduled, and in which its Python runs; `argument_bytes` as of `WorkerStep`.
     """
 
     strategy: ParameterServerStrategy
@@ -70,6 +70,7 @@ class Closure:
     taken: dict[str, list[Taken]] = field(default_factory=dict[str, list["Taken"]])
     drawn: dict[int, Drawn] = field(default_factory=dict[int, Drawn])
     jax_settings: Sequence[OpenSetting] = ()
+    argument_bytes: int = 0
 
     def may_be_tried_again(self) -> bool:
         """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""
@@ -292,6 +293,7 @@ def new_closure(
         resuming=resuming,
         handed_out=handed_out,
         jax_settings=settings.opened if isinstance(fn, StepFunction) else open_settings(),  # what is traced depends on no others
+        argument_bytes=sum([leaf.nbytes for leaf in leaves if is_array(leaf)]) if len(numbers) < len(leaves) else 0,
     )
 
 

@@ -126,7 +126,9 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
     def schedule(self, fn: Callable[..., object], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> RemoteValue:
         """Run a function on some worker, as soon as one is free. Returns at once, unless max_queued closures wait for a worker already.
 
-        The messages that bring it there and its result back take their latency. Not simulated: the bytes of arguments and results.
+        The messages that bring it there and its result back take their latency. Arrays among its arguments, if they are more than a
+        packet (1,460 bytes) together, travel from the chief to the worker each time that it is sent: give large data as per-worker
+        datasets. Not simulated: the bytes of results.
 
         Args:
             fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker. It may call steps, and

@@ -113,7 +113,7 @@ class ClosureExecutor:
         call = (
             self.pool.call(worker, closure, number, ticket)
             if isinstance(closure.fn, StepFunction)
-            else self.pool.call_function(worker, closure.run, number, ticket)
+            else self.pool.call_function(worker, closure.run, number, ticket, closure.argument_bytes)
         )
         call.then(partial(self._replied, attempt, call, ticket.number))
 

@@ -81,11 +81,13 @@ class WorkerStep(Protocol):
         repeat: how often it is taken.
         keeps_each: whether the results of all these steps are kept, and not only that of the last one.
         drawn: what the random numbers of each of these steps, from 1 on, have followed from when it was first taken.
+        argument_bytes: of the arrays among its arguments, which travel to the worker.
     """
 
     repeat: int
     keeps_each: bool
     drawn: dict[int, Drawn]
+    argument_bytes: int
 
     def ready(self, worker: Worker) -> tuple[StepCall, LinkedStep] | None:
         """The arguments and the program, where they are known from before and fit. An engine may ask, to spare the worker; no code of
@@ -205,7 +207,9 @@ class WorkerPool(Protocol):
         """Run a step on a worker, as closure `number`; its messages to servers carry the ticket."""
         ...
 
-    def call_function(self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Handle:
+    def call_function(
+        self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS, argument_bytes: int = 0
+    ) -> Handle:
         """Run a plain function in a worker's process, as closure `number`; steps that it takes are steps of this closure."""
         ...
 

@@ -12,6 +12,7 @@ from simdist.runtime.cluster import Cluster
 from simdist.runtime.simulated.calls import Call
 from simdist.runtime.simulated.collective_group import CollectiveGroup
 from simdist.runtime.simulated.copies import Copy
+from simdist.runtime.simulated.parcels import Parcel
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
 from simdist.trace.records import task_of
@@ -28,7 +29,7 @@ class Flight:
 
     Args:
         source, target: the tasks.
-        kind: as faults name it: "read_reply", "update", "copy", "collective", ...
+        kind: as faults name it: "read_reply", "update", "closure", "copy", "collective", ...
         size_bytes: how much.
         began_s: when the call or the copy that it belongs to began, or the transfer of a collective was sent, in virtual seconds.
     """
@@ -128,8 +129,8 @@ def _flights(world: World) -> Iterator[Flight]:
             if isinstance(sender, Call) and sender.client is task:
                 for leg in sender.under_way():
                     yield Flight(leg.source.name, leg.target.name, leg.kind, leg.size_bytes, sender.began_s)
-            elif isinstance(sender, Copy) and sender.ends[0] is task and sender.is_under_way:
-                yield Flight(sender.ends[0].name, sender.ends[1].name, "copy", sender.leg.size_bytes, sender.began_s)
+            elif isinstance(sender, (Copy, Parcel)) and sender.ends[0] is task and sender.is_under_way:
+                yield Flight(sender.ends[0].name, sender.ends[1].name, sender.leg.kind, sender.leg.size_bytes, sender.began_s)
     for group in world.listeners:
         if isinstance(group, CollectiveGroup):
             for pending in group.queue[:1]:

@@ -46,6 +46,7 @@ class _StepOnCoordinator:
 
     repeat = 1
     keeps_each = False
+    argument_bytes = 0  # they are here
 
     def __init__(self, strategy: ServerStrategy, fn: StepFunction, args: Sequence[Tree], kwargs: dict[str, Tree]) -> None:
         self.strategy = strategy

@@ -50,7 +50,7 @@ class Bench:
             self.strategy.engine, self.queue, pool, False, lambda: self.calls.append("ended"), lambda: self.calls.append("changed")
         )
 
-    def call_function(self, task: str, function: Any, number: int, ticket: Any) -> Reply:
+    def call_function(self, task: str, function: Any, number: int, ticket: Any, argument_bytes: int) -> Reply:
         self.sent.append((task, number, Reply(self.refused)))
         return self.sent[-1][2]
 

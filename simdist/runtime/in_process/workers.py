@@ -101,7 +101,9 @@ class Workers(ABC):
     def call(self, task: str, step: WorkerStep, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
         return self._reply(task, number, lambda worker, updates: self._taken(worker, step, updates))
 
-    def call_function(self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> Reply:
+    def call_function(
+        self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS, argument_bytes: int = 0
+    ) -> Reply:
         return self._reply(task, number, lambda worker, updates: self.do(worker, function, lambda step: self._taken(worker, step, updates)))
 
     def _taken(self, worker: TaskHere, step: WorkerStep, updates: Updates) -> StepResult:

@@ -36,6 +36,7 @@ class ClosureCall:
         function: what is called.
         served: the servers of its coordinator.
         ticket: what its messages to servers carry.
+        argument_bytes: of the arrays among its arguments.
 
     Attributes:
         updates: of the chief's variables, which count if the coordinator accepts the reply.
@@ -55,11 +56,13 @@ class ClosureCall:
         work: WorkerStep | None = None,
         function: PlainFunction | None = None,
         ticket: Ticket = NOT_IN_ROUNDS,
+        argument_bytes: int = 0,
     ) -> None:
         self.world = world
         self.served = served
         self.rounds = served.rounds or None
         self.ticket = ticket
+        self.argument_bytes = argument_bytes
         self.task = task
         self.number = number
         self.work = work

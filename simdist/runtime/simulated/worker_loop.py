@@ -4,7 +4,9 @@ A traced step is bound and linked by its coordinator's code (`WorkerStep`), in t
 there; then it goes on by callbacks, `repeat` times. A plain function is simply called. The worker's fiber wakes only when code
 of users has to run; a closure with the program of the one before needs none. Updates of the chief's variables travel with the reply.
 
-Not simulated: the bytes of arguments and results, and of these updates.
+Arguments of more than a packet come as bytes that pass the links; a closure with less is a message without bytes.
+
+Not simulated: the bytes of results, and of these updates.
 
     idle      --a closure that needs no code of users-->  stepping
     idle      --another closure-->                        calling     (the fiber runs code of users)
@@ -27,6 +29,7 @@ from simdist.process_state import TaskContext
 from simdist.program.scope import Scope, open_scopes
 from simdist.runtime.simulated.closure_call import ClosureCall
 from simdist.runtime.simulated.closure_steps import ClosureSteps, WorkerDevices
+from simdist.runtime.simulated.parcels import Parcel
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.task_runtime import REPEAT_S
 from simdist.runtime.simulated.world import World
@@ -35,7 +38,10 @@ from simdist.runtime.worker_replicas import LocalReplicas
 from simdist.simulated_process import SimulatedProcess
 from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
 
-__all__ = ["WorkerLoop"]
+__all__ = ["PACKET_BYTES", "WorkerLoop"]
+
+# What one packet of a network carries beside the message itself: arguments that fit into it take no time of their own.
+PACKET_BYTES = 1_460
 
 
 class WorkerLoop:
@@ -58,6 +64,7 @@ class WorkerLoop:
         self.process = process
         self.devices = WorkerDevices(world, task, local)
         self.sent = 0  # closures, by the chief
+        self.unwanted = 0  # of these so many, from the first on: they were given to others
         self.up_s = 0.0  # when the chief heard last that it is up again
         self.inbox: deque[ClosureCall] = deque()
         self.running: ClosureCall | None = None
@@ -96,6 +103,7 @@ class WorkerLoop:
         Args:
             sent: how many closures the chief had sent then; those that it sent later are wanted.
         """
+        self.unwanted = max(self.unwanted, sent)
         self.inbox = deque(closure for closure in self.inbox if closure.ordinal > sent)
         if self.running is None or self.running.ordinal > sent:
             return
@@ -128,10 +136,17 @@ class WorkerLoop:
         closure.cause = self.world.chief.processor.last
         if self.up_s == self.world.clock.now:  # the closure has waited for this worker
             closure.cause = max(closure.cause, self.task.processor.last)
-        self.world.routes.post(self.world.chief, self.task, "closure", self._arrived, closure, closure.unheard)
+        ends = self.world.chief, self.task
+        if closure.argument_bytes > PACKET_BYTES:
+            leg = self.world.routes.leg(*ends, "closure", closure.argument_bytes, closure)
+            Parcel(self.world.transport, leg, self._arrived, closure.unheard)
+        else:
+            self.world.routes.post(*ends, "closure", self._arrived, closure, closure.unheard)
         return closure
 
     def _arrived(self, closure: ClosureCall) -> None:
+        if closure.ordinal <= self.unwanted:
+            return  # its bytes came after the word that it was given to others
         if self.running is not None or self.inbox:
             self.inbox.append(closure)
         else:

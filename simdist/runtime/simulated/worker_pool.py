@@ -72,11 +72,13 @@ class SimulatedWorkers:
 
     def call(self, task: str, step: WorkerStep, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> ClosureCall:
         loop = self.loops[task]
-        return loop.send(ClosureCall(self.world, loop.task, number, self.served, work=step, ticket=ticket))
+        return loop.send(ClosureCall(self.world, loop.task, number, self.served, step, ticket=ticket, argument_bytes=step.argument_bytes))
 
-    def call_function(self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS) -> ClosureCall:
+    def call_function(
+        self, task: str, function: PlainFunction, number: int, ticket: Ticket = NOT_IN_ROUNDS, argument_bytes: int = 0
+    ) -> ClosureCall:
         loop = self.loops[task]
-        return loop.send(ClosureCall(self.world, loop.task, number, self.served, function=function, ticket=ticket))
+        return loop.send(ClosureCall(self.world, loop.task, number, self.served, None, function, ticket, argument_bytes))
 
     def abandon(self, task: str) -> None:
         loop = self.loops[task]

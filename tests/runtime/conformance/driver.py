@@ -125,6 +125,7 @@ class WorkerStep:
         self.repeat = repeat
         self.keeps_each = keeps_each
         self.drawn: dict[int, Drawn] = {}
+        self.argument_bytes = 0
         self.known: tuple[BoundCall, LinkedProgram] | None = None
         self.fitting: bool | None = None
         self.done: list[str] = []

@@ -1,0 +1,108 @@
+"""Large arguments of closures travel from the chief to the worker, whatever befalls them on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import simdist as sd
+from simdist.runtime.simulated.worker_loop import PACKET_BYTES
+from simdist.session.present import flights
+
+MEGABYTE = np.ones(250_000, np.float32)
+BANDWIDTH, LATENCY_S = 1e9, 1e-4
+
+
+def trained(
+    argument: object, workers: int = 1, closures: int = 1, befall: Callable[[sd.Cluster], object] = lambda _: None, plain: bool = False
+) -> tuple[sd.Cluster, list[float]]:
+    """A cluster in which closures with an argument were run, and when each of them began."""
+    network = sd.hardware.Network(bandwidth=BANDWIDTH, latency=LATENCY_S)
+    cluster = sd.Cluster({"worker": workers, "ps": 1}, network=network)
+    befall(cluster)
+    strategy = sd.ParameterServerStrategy(cluster)
+    with strategy.scope():
+        total = sd.Variable(0.0)
+    coordinator = sd.ClusterCoordinator(strategy)
+    step = sd.function(lambda x: total.assign_add(x.sum() / x.size))
+    values = [coordinator.schedule((lambda x: x.size) if plain else step, args=(argument,)) for _ in range(closures)]
+    coordinator.join()
+    assert plain or total.numpy() == closures
+    assert not plain or [value.fetch() for value in values] == [np.size(argument)] * closures
+    return cluster, sorted(span.start_s for span in cluster.trace.spans.where(category="closure"))
+
+
+def test_what_fits_into_a_packet_takes_a_latency_alone() -> None:
+    for size in (1, PACKET_BYTES // 4):
+        cluster, began_s = trained(np.ones(size, np.float32))
+        assert began_s == [LATENCY_S]
+        assert ("chief:0", "bytes_sent") not in cluster.trace.totals
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_more_takes_the_time_of_its_bytes(plain: bool) -> None:
+    cluster, began_s = trained(MEGABYTE, plain=plain)
+    assert began_s == pytest.approx([LATENCY_S + MEGABYTE.nbytes / BANDWIDTH])
+    assert cluster.trace.totals["chief:0", "bytes_sent"] == MEGABYTE.nbytes
+
+
+def test_all_arrays_of_all_arguments_count_and_nothing_else_does() -> None:
+    network = sd.hardware.Network(bandwidth=BANDWIDTH, latency=LATENCY_S)
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, network=network))
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(lambda x, y: None, args=({"x": MEGABYTE, "n": (MEGABYTE, 3, "text")},), kwargs={"y": np.float32(1.0)})
+    coordinator.join()
+    assert strategy.cluster.trace.totals["chief:0", "bytes_sent"] == 2 * MEGABYTE.nbytes + 4
+
+
+def test_workers_share_the_port_of_the_chief() -> None:
+    _, began_s = trained(MEGABYTE, workers=4, closures=4)
+    assert began_s == pytest.approx([LATENCY_S + 4 * MEGABYTE.nbytes / BANDWIDTH] * 4)
+
+
+@pytest.mark.parametrize(
+    "befall",
+    [
+        lambda cluster: cluster.faults.crash("worker:0", at=5e-4, restart_after=1e-3),
+        lambda cluster: cluster.faults.partition(["chief:0"], ["worker:0"], at=5e-4, until=2e-3),
+        lambda cluster: cluster.faults.pause("worker:0", at=5e-4, until=5e-3),
+        lambda cluster: cluster.faults.pause("worker:0", at=5e-4, until=60.0),
+        lambda cluster: cluster.faults.duplicate("chief:0", "worker:0", kind="closure", at=0.0),
+        lambda cluster: cluster.faults.delay("chief:0", "worker:0", 1e-3, kind="closure", at=0.0),
+        lambda cluster: cluster.faults.drop("chief:0", "worker:0", kind="closure", at=0.0, until=1e-3),
+        lambda cluster: cluster.faults.slow_link("chief:0", "worker:0", 10.0, at=5e-4),
+        lambda cluster: cluster.faults.lose_host("worker:0", at=5e-4, restart_after=1e-3),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_closure_whose_bytes_are_on_their_way_is_run_once(workers: int, befall: Callable[[sd.Cluster], object]) -> None:
+    cluster, began_s = trained(MEGABYTE, workers, closures=2, befall=befall)
+    assert len(began_s) == 2 and began_s[0] > LATENCY_S
+    assert not [task.name for task in cluster.engine.world.tasks.values() if task.calls]
+
+
+def test_the_bytes_are_seen_on_their_way() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, network=sd.hardware.Network(bandwidth=BANDWIDTH, latency=LATENCY_S))
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    coordinator.schedule(np.sum, args=(MEGABYTE,))
+    sd.sleep(5e-4, cluster)
+    (flight,) = flights(cluster)
+    assert (flight.source, flight.target, flight.kind, flight.size_bytes) == ("chief:0", "worker:0", "closure", MEGABYTE.nbytes)
+    coordinator.join()
+    assert flights(cluster) == []
+
+
+def test_what_comes_after_the_word_that_it_was_given_away_is_not_run() -> None:
+    """Bytes are slower than words: the worker was only cut off from the other side, and is heard again before they have come."""
+    slow = sd.hardware.Network(bandwidth=1e4, latency=LATENCY_S)  # the bytes take 100 s
+    cluster = sd.Cluster({"worker": 2, "ps": 1}, network=slow)
+    cluster.faults.partition(["worker:0"], ["chief:0"], at=1.0, until=60.0, one_way=True)
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    seen: list[str] = []
+    for _ in range(2):
+        coordinator.schedule(lambda x: seen.append(x.shape), args=(MEGABYTE,))
+    coordinator.join()
+    sd.sleep(300.0, cluster)
+    assert len(seen) == 2
