@@ -128,7 +128,7 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
 
         The messages that bring it there and its result back take their latency. Arrays among its arguments, if they are more than a
         packet (1,460 bytes) together, travel from the chief to the worker each time that it is sent: give large data as per-worker
-        datasets. Not simulated: the bytes of results.
+        datasets. So do the arrays of its result, and updates of the chief's variables, on the way back.
 
         Args:
             fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker. It may call steps, and

@@ -7,7 +7,7 @@ s shards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 
 import jax
 import jax.core
@@ -25,6 +25,7 @@ __all__ = [
     "Tree",
     "TreeStructure",
     "has_dtype",
+    "bytes_of_arrays",
     "is_array",
     "is_variable",
     "jax_array",
@@ -88,6 +89,28 @@ class HasDtype(Protocol):
 def is_array(leaf: object) -> TypeGuard[Array]:
     """Whether a leaf of a tree is an array of JAX or of numpy, or a placeholder of one."""
     return isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.core.Tracer))
+
+
+def bytes_of_arrays(value: object) -> int:
+    """The bytes of the arrays in tuples, lists and dicts, whatever else is there; an array that is there twice counts once.
+
+    Example:
+        >>> bytes_of_arrays({"losses": [np.zeros(3, np.float32)], 7: ("text", np.float64(1.0))})
+        20
+    """
+    total, left, seen = 0, [value], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if is_array(one):
+            total += one.nbytes
+        elif isinstance(one, dict):
+            left += cast("dict[object, object]", one).values()
+        elif isinstance(one, (tuple, list)):
+            left += cast("Sequence[object]", one)
+    return total
 
 
 def has_dtype(leaf: object) -> TypeGuard[HasDtype]:

@@ -16,7 +16,7 @@ from simdist.program.arrays import Array, HostArray, Tree
 from simdist.program.function import BoundCall, StepFunction
 from simdist.program.operations import Update, VariableHandle
 from simdist.program.per_replica import per_replica
-from simdist.program.values import Bundle
+from simdist.program.values import Bundle, num_bytes
 from simdist.runtime.linked import LinkedProgram
 from simdist.runtime.serving import NOT_IN_ROUNDS, Round, Ticket
 from simdist.runtime.worker_replicas import LinkedReplicas, ReplicaCalls
@@ -118,6 +118,11 @@ class StepResult:
     linked: tuple[LinkedProgram, ...]
     bundles: tuple[Bundle, ...]
     before: tuple[StepResult, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all these results."""
+        return sum([num_bytes(bundle.avals) for bundle in self.bundles]) + sum([before.size_bytes for before in self.before])
 
     def changed(self) -> list[VariableHandle]:
         """The variables that the step has changed."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from simdist.errors import TimedOutError
+from simdist.program.arrays import bytes_of_arrays
 from simdist.program.values import Bundle
 from simdist.runtime.closure_updates import ClosureUpdates
 from simdist.runtime.linked import Apply
@@ -15,7 +16,7 @@ from simdist.runtime.simulated.pricing import PricedProgram
 from simdist.runtime.simulated.served import Served
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.world import World
-from simdist.runtime.work import Drawn, PlainFunction, Returned, WorkerStep
+from simdist.runtime.work import Drawn, PlainFunction, Returned, StepResult, WorkerStep
 from simdist.simulation.fiber import Gate
 from simdist.trace.records import NO_CAUSE
 
@@ -129,6 +130,14 @@ class ClosureCall:
     def keep(self, update: Apply, priced: PricedProgram, operands: Bundle) -> None:
         """Add an update that travels with the reply."""
         self.updates.add(update.group, (update, priced, operands))
+
+    @property
+    def reply_bytes(self) -> int:
+        """The bytes of the arrays that its reply brings: results, and operands of updates."""
+        updates = sum([update.size_bytes for update, _, _ in self.updates.all])
+        if self.error is not None:
+            return 0
+        return updates + (self.value.size_bytes if isinstance(self.value, StepResult) else bytes_of_arrays(self.value))
 
     @property
     def has_changes(self) -> bool:

@@ -4,9 +4,8 @@ A traced step is bound and linked by its coordinator's code (`WorkerStep`), in t
 there; then it goes on by callbacks, `repeat` times. A plain function is simply called. The worker's fiber wakes only when code
 of users has to run; a closure with the program of the one before needs none. Updates of the chief's variables travel with the reply.
 
-Arguments of more than a packet come as bytes that pass the links; a closure with less is a message without bytes.
-
-Not simulated: the bytes of results, and of these updates.
+Arguments of more than a packet are bytes that pass the links, and so are results and these updates on the way back; less is a message
+without bytes.
 
     idle      --a closure that needs no code of users-->  stepping
     idle      --another closure-->                        calling     (the fiber runs code of users)
@@ -21,6 +20,7 @@ Not simulated: the bytes of results, and of these updates.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from simdist import debugging
@@ -40,7 +40,7 @@ from simdist.simulation.fiber import Fiber, Gate, Rest, TaskKilled, words
 
 __all__ = ["PACKET_BYTES", "WorkerLoop"]
 
-# What one packet of a network carries beside the message itself: arguments that fit into it take no time of their own.
+# What one packet of a network carries beside the message itself: arguments or results that fit into it take no time of their own.
 PACKET_BYTES = 1_460
 
 
@@ -136,13 +136,16 @@ class WorkerLoop:
         closure.cause = self.world.chief.processor.last
         if self.up_s == self.world.clock.now:  # the closure has waited for this worker
             closure.cause = max(closure.cause, self.task.processor.last)
-        ends = self.world.chief, self.task
-        if closure.argument_bytes > PACKET_BYTES:
-            leg = self.world.routes.leg(*ends, "closure", closure.argument_bytes, closure)
-            Parcel(self.world.transport, leg, self._arrived, closure.unheard)
-        else:
-            self.world.routes.post(*ends, "closure", self._arrived, closure, closure.unheard)
+        self._post(self.world.chief, self.task, "closure", closure.argument_bytes, self._arrived, closure)
         return closure
+
+    def _post(
+        self, source: Task, target: Task, kind: str, size_bytes: float, arrived: Callable[[ClosureCall], None], closure: ClosureCall
+    ) -> None:
+        if size_bytes > PACKET_BYTES:
+            Parcel(self.world.transport, self.world.routes.leg(source, target, kind, size_bytes, closure), arrived, closure.unheard)
+        else:
+            self.world.routes.post(source, target, kind, arrived, closure, closure.unheard)
 
     def _arrived(self, closure: ClosureCall) -> None:
         if closure.ordinal <= self.unwanted:
@@ -198,7 +201,7 @@ class WorkerLoop:
                 world.clock.interrupt_driver(error)
         kind = self.dropped if closure is self.given_up else self.kind
         closure.cause = self.task.processor.last = self._note(kind, closure)
-        world.routes.post(self.task, world.chief, "closure_reply", closure.reply, None, closure.unheard)
+        self._post(self.task, world.chief, "closure_reply", closure.reply_bytes, closure.reply, closure)
         self._go_to_next()
 
     def _note(self, kind: int, closure: ClosureCall) -> int:

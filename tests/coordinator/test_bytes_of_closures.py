@@ -1,13 +1,15 @@
-"""Large arguments of closures travel from the chief to the worker, whatever befalls them on their way."""
+"""Large arguments of closures travel from the chief to the worker, and large results back, whatever befalls them on their way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import simdist as sd
+from simdist.program.arrays import bytes_of_arrays
 from simdist.runtime.simulated.worker_loop import PACKET_BYTES
 from simdist.session.present import flights
 
@@ -106,3 +108,65 @@ def test_what_comes_after_the_word_that_it_was_given_away_is_not_run() -> None:
     coordinator.join()
     sd.sleep(300.0, cluster)
     assert len(seen) == 2
+
+
+RESULTS: dict[str, Callable[[], object]] = {
+    "step": lambda: sd.function(lambda: np.zeros(250_000, np.float32) + jnp.float32(1.0)),
+    "plain": lambda: lambda: {"x": [MEGABYTE], 7: "text"},
+}
+
+
+def fetched(kind: str, befall: Callable[[sd.Cluster], object] = lambda _: None) -> sd.Cluster:
+    """A cluster in which a closure with a large result was run."""
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, network=sd.hardware.Network(bandwidth=BANDWIDTH, latency=LATENCY_S))
+    befall(cluster)
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    value = coordinator.schedule(RESULTS[kind]())
+    coordinator.join()
+    assert bytes_of_arrays(value.fetch()) == MEGABYTE.nbytes
+    return cluster
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+def test_a_large_result_takes_the_time_of_its_bytes(kind: str) -> None:
+    cluster = fetched(kind)
+    (closure,) = cluster.trace.spans.where(category="closure")
+    assert cluster.now - closure.end_s == pytest.approx(LATENCY_S + MEGABYTE.nbytes / BANDWIDTH)
+    assert cluster.trace.totals["worker:0", "bytes_sent"] == MEGABYTE.nbytes
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+@pytest.mark.parametrize(
+    ("befall", "runs"),
+    [
+        (lambda cluster: cluster.faults.crash("worker:0", at=1e-3, restart_after=1e-3), 2),
+        (lambda cluster: cluster.faults.partition(["chief:0"], ["worker:0"], at=1e-3, until=2e-3), 2),
+        (lambda cluster: cluster.faults.slow_link("worker:0", "chief:0", 10.0, at=1e-3), 1),
+    ],
+)
+def test_a_result_that_is_lost_on_its_way_is_computed_again(kind: str, befall: Callable[[sd.Cluster], object], runs: int) -> None:
+    cluster = fetched(kind, befall)
+    assert len(list(cluster.trace.spans.where(category="closure"))) == runs
+
+
+def test_large_updates_of_the_chief_s_variables_travel_with_the_reply() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    with strategy.scope():
+        kept = sd.Variable(np.zeros(1_000, np.float32), trainable=False, synchronization="on_read", aggregation="sum")
+        count = sd.Variable(0.0, trainable=False, synchronization="on_read", aggregation="sum")
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(sd.function(lambda: count.assign_add(1.0)))
+    coordinator.join()
+    assert ("worker:0", "bytes_sent") not in strategy.cluster.trace.totals
+    coordinator.schedule(sd.function(lambda: kept.assign_add(np.ones(1_000, np.float32))))
+    coordinator.join()
+    assert strategy.cluster.trace.totals["worker:0", "bytes_sent"] == 4_000 and kept.numpy().sum() == 1_000
+
+
+def test_an_error_brings_no_bytes() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1})
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    coordinator.schedule(lambda: {}[MEGABYTE.tobytes()])
+    with pytest.raises(KeyError):
+        coordinator.join()
+    assert ("worker:0", "bytes_sent") not in cluster.trace.totals
