@@ -122,7 +122,7 @@ def _follows_shapes(optimizer: KerasOptimizer | GradientTransformation, cells: V
         for avals, length in zip((of_shards, of_whole), STAND_IN_LENGTHS, strict=True):
             avals.append(Aval((*shape[:axis], length, *shape[axis + 1 :]), cell.aval.dtype))
     variables = [variable for variable, _ in shards.values()]
-    found = [numbers_in(_traced_for(optimizer, variables, avals)[1]) for avals in (of_shards, of_whole)]
+    found = [numbers_in(_traced_for(optimizer, variables, avals)[1].jaxpr) for avals in (of_shards, of_whole)]
     return found[0] != found[1]
 
 
@@ -140,11 +140,14 @@ def require_independent(optimizer: KerasOptimizer | GradientTransformation, vari
     if not _are_apart(variables):
         return
     try:
-        slot_optimizer, jaxpr = _traced(optimizer, variables)
+        slot_optimizer, closed = _traced(optimizer, variables)
     except SimdistError:
         raise
     except (TypeError, ValueError) as error:
+        if is_keras_optimizer(optimizer):
+            raise
         raise unfit([variable.name for variable in variables], error) from error
+    jaxpr = closed.jaxpr
     if _uses(jaxpr, RANDOM):
         _refuse(optimizer, "draws random numbers, which would be the same on all of them")
     updates, state = _what_reaches(jaxpr, slot_optimizer, len(variables))
@@ -195,14 +198,17 @@ def _require_no_positions(transformation: GradientTransformation, variables: Seq
 
 def _recipes(transformation: GradientTransformation, variables: Sequence[Variable]) -> list[Recipe]:
     """What the rule does to each of these variables, with no other."""
-    _, jaxpr = _traced(transformation, variables)
-    return recipes(jaxpr)[: len(variables)]
+    slot_optimizer, closed = _traced(transformation, variables)
+    state: list[Recipe] = [(role.kind, role.number) for role in slot_optimizer.roles]
+    count = len(variables)
+    return recipes(closed, [*["value"] * count, *state, *["gradient"] * count])[:count]
 
 
 def changes_each_alone(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> bool:
     """Whether an update of some of the variables is the same with and without the others: no value and no state knows of another one."""
     with jax.ensure_compile_time_eval():
-        slot_optimizer, jaxpr = _traced(optimizer, variables)
+        slot_optimizer, closed = _traced(optimizer, variables)
+    jaxpr = closed.jaxpr
     if _uses(jaxpr, RANDOM):
         return False
     updates, state = _what_reaches(jaxpr, slot_optimizer, len(variables))
@@ -233,7 +239,7 @@ def _small(variable: Variable) -> Aval:
     return Aval((1, *aval.shape[1:]), aval.dtype) if aval.size_bytes >= LARGE_BYTES else aval
 
 
-def _traced(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> tuple[SlotOptimizer, Jaxpr]:
+def _traced(optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable]) -> tuple[SlotOptimizer, ClosedJaxpr]:
     """The rule for all variables; of large ones one row stands for all."""
     try:
         return _traced_for(optimizer, variables, list(map(_small, variables)))
@@ -243,14 +249,14 @@ def _traced(optimizer: KerasOptimizer | GradientTransformation, variables: Seque
 
 def _traced_for(
     optimizer: KerasOptimizer | GradientTransformation, variables: Sequence[Variable], avals: Sequence[Aval]
-) -> tuple[SlotOptimizer, Jaxpr]:
+) -> tuple[SlotOptimizer, ClosedJaxpr]:
     pairs = [(variable, Cell(variable.name, aval, "")) for variable, aval in zip(variables, avals, strict=True)]
     if is_keras_optimizer(optimizer):
         slot_optimizer = keras_slot_optimizer(core_of(optimizer), pairs)
     else:
         assert isinstance(optimizer, GradientTransformation)
         slot_optimizer = optax_slot_optimizer(optimizer, pairs)
-    return slot_optimizer, _jaxpr_of(slot_optimizer, avals).jaxpr
+    return slot_optimizer, _jaxpr_of(slot_optimizer, avals)
 
 
 def _refuse(optimizer: object, why: str) -> None:

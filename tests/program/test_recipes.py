@@ -7,28 +7,48 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from simdist.program.recipes import recipes
+from simdist.program.recipes import Recipe, recipes
+
+TABLE = np.arange(3, dtype=np.float32)
 
 
-def found(function: Callable[..., Any]) -> list[set[str]]:
-    closed = jax.make_jaxpr(function)(jnp.ones(3), jnp.ones(3))
-    return [set(recipe) for recipe in recipes(closed.jaxpr, closed.consts)]
+def found(function: Callable[..., Any], *arguments: str) -> list[Recipe]:
+    return recipes(jax.make_jaxpr(function)(jnp.ones(3), jnp.ones(3)), arguments or ("x", "y"))
 
 
-@pytest.mark.parametrize("wrapped", [lambda function: function, jax.jit, jax.checkpoint])
-def test_each_result_has_the_operations_and_numbers_that_lead_to_it(wrapped: Callable[..., Any]) -> None:
-    assert found(wrapped(lambda x, y: (jnp.sin(x) * 0.5, y - 2.0, x))) == [{"sin", "mul", "0.5"}, {"sub", "2.0"}, set()]
+@pytest.mark.parametrize("wrapped", [lambda function: function, jax.jit])
+def test_each_result_has_the_expression_that_leads_to_it(wrapped: Callable[..., Any]) -> None:
+    first, second, kept = found(wrapped(lambda x, y: (jnp.sin(x) * 0.5, jnp.sin(y) * 0.5, x)))
+    assert first != second and kept == "x"
+    assert found(wrapped(lambda x, y: (jnp.sin(x) * 0.5, jnp.sin(y) * 0.5)), "x", "x") == [first, first]
 
 
-def test_another_number_is_another_recipe() -> None:
-    first, second = found(lambda x, y: (x * 0.1, y * 0.2))
-    assert first ^ second == {"0.1", "0.2"}
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x, y: x * 0.2,
+        lambda x, y: x * 0.1 * 0.1,
+        lambda x, y: 0.1 - (x * 0.1),
+        lambda x, y: y * 0.1,
+        lambda x, y: x * TABLE,
+        lambda x, y: x * TABLE[::-1],
+        lambda x, y: jax.lax.cond(x[0] > 7.0, lambda x: x * 0.1, jnp.cos, x),
+        lambda x, y: jax.lax.cond(x[0] > 8.0, lambda x: x * 0.1, jnp.cos, x),
+        lambda x, y: jax.lax.fori_loop(0, 3, lambda _, total: total * 0.1, x),
+        lambda x, y: jax.lax.fori_loop(0, 4, lambda _, total: total * 0.1, x),
+        lambda x, y: jax.lax.while_loop(lambda x: x[0] < 2.0, lambda x: x * 0.1, x),
+    ],
+)
+def test_another_expression_is_another_recipe(other: Callable[..., Any]) -> None:
+    (one,), (another,) = found(lambda x, y: x * 0.1), found(other)
+    assert one != another
+    assert found(other) == [another]
+    assert found(lambda x, y: (y + 1.0, other(x, y)))[1:] == [another], "whatever else there is"
 
 
-def test_branches_and_loops_are_looked_into() -> None:
-    chosen, kept = found(lambda x, y: (jax.lax.cond(x[0] > 7.0, jnp.sin, jnp.cos, x), y))
-    assert chosen >= {"sin", "cos", "gt", "7.0"} and kept == set()
-    turned, kept = found(lambda x, y: (jax.lax.fori_loop(0, 3, lambda _, total: total + jnp.tanh(x), x), y))
-    assert turned >= {"tanh", "add"} and kept == set()
+def test_the_shape_and_the_direction_of_a_table_count() -> None:
+    tables = [TABLE, TABLE[::-1].copy(), TABLE.astype(np.int32)]
+    assert len({found(lambda x, y, table=table: x * table)[0] for table in tables}) == 3

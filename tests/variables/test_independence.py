@@ -160,16 +160,42 @@ def test_masks_by_position_are_refused_where_each_server_has_some_of_the_variabl
         optimizer.build(variables)
 
 
-def test_labels_by_position_are_refused_also_where_the_rules_differ_in_a_number_only() -> None:
+RATES: list[Any] = [0.1, 0.01]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda mask: optax.adamw(0.1, weight_decay=0.1, mask=mask),
+        lambda mask: optax.multi_transform(dict(zip([True, False], map(optax.sgd, RATES), strict=True)), mask),
+        lambda mask: optax.multi_transform({label: optax.sgd(jnp.float32(RATES[label])) for label in (True, False)}, mask),
+        lambda mask: optax.multi_transform({label: optax.inject_hyperparams(optax.sgd)(RATES[label]) for label in (True, False)}, mask),
+        lambda mask: optax.multi_transform({label: optax.sgd(0.1, momentum=0.9, nesterov=label) for label in (True, False)}, mask),
+    ],
+    ids=["a decay of the rate", "numbers", "arrays", "numbers of the state", "order of operations"],
+)
+def test_masks_by_position_are_refused_whatever_the_rules_differ_in(rule: Any) -> None:
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}))
-    rates = {True: optax.sgd(0.1), False: optax.sgd(0.01)}
     with strategy.scope():
         variables = [sd.Variable(np.ones(2, np.float32), name=f"v{number}") for number in range(4)]
-        by_number = sd.Optimizer(optax.multi_transform(rates, by_position))
-        by_shape = sd.Optimizer(optax.multi_transform(rates, lambda given: [array.ndim > 1 for array in given]))
+        by_number = sd.Optimizer(rule(by_position))
+        by_shape = sd.Optimizer(rule(lambda given: [array.ndim > 1 for array in given]))
     with pytest.raises(InvalidArgumentError, match="something else with 'v2'"):
         by_number.build(variables)
     by_shape.build(variables)
+
+
+def test_error_of_a_keras_optimizer_is_not_said_to_be_one_of_optax() -> None:
+    class Failing(keras.optimizers.SGD):
+        def update_step(self, *_: Any) -> None:
+            raise ValueError("a mistake in update_step")
+
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 2}))
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(2, np.float32), name=f"v{number}") for number in range(4)]
+        optimizer = sd.Optimizer(Failing(0.1))
+    with pytest.raises(ValueError, match=r"^a mistake in update_step"):
+        optimizer.build(variables)
 
 
 @pytest.mark.parametrize("mask", [{"kernel": True, "bias": False}, [True], lambda _: {"kernel": True}])
