@@ -161,7 +161,9 @@ class DistributedIterator(
             element = self.element(number)[local_rank].element
         except StopIteration:
             return now_s
-        return now_s if element == NOTHING else prefetched.ready_s(number if element is None else element, now_s)
+        if element == NOTHING:
+            return now_s
+        return prefetched.ready_s(number if element is None else element, now_s, remembered=len(self._elements))
 
     # -- what fit asks ----------------------------------------------------------------------------------------------
 

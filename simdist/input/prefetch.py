@@ -67,16 +67,17 @@ class PrefetchBuffer:
             self._taken_s.clear()
         return taken_s
 
-    def ready_s(self, number: int, now_s: float) -> float:
+    def ready_s(self, number: int, now_s: float, remembered: int = 2) -> float:
         """When an element that several replicas want is there; the first of them to ask, now, has it taken.
 
         Args:
-            number: of the element, or what else tells it from those before it; but for the last two they are forgotten.
+            number: of the element, or what else tells it from those before it.
             now_s: when the replica wants it.
+            remembered: how many of the last elements some replica may still want; those before them are forgotten.
         """
         known = self._known_s
         if number not in known:
             known[number] = self.take(now_s)
-            if len(known) > 2:
+            while len(known) > max(2, remembered):
                 del known[next(iter(known))]
         return known[number]

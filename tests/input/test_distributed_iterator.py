@@ -139,6 +139,20 @@ def test_worker_whose_data_have_ended_waits_for_nothing():
     assert waits(DistributedDataset(Layout(2, 1), dataset_fn), 2) == [[5, 1], [5, 5]]
 
 
+def test_replica_that_takes_several_elements_at_once_takes_them_for_the_others_of_its_worker():
+    layout = Layout(1, 2, engine=Clock(0.0))
+    given = iter(DistributedDataset(layout, timed(1.0, Dataset.range(40).batch(2)).prefetch(8)))
+
+    def taken(replica: int) -> list[float]:
+        found = list[float]()
+        for _ in range(6):
+            found.append(given.replica(replica).ready_s(100.0))
+            given.replica(replica).next_batch()
+        return found
+
+    assert [taken(replica) for replica in (0, 1, 0, 1)] == [[100.0] * 6] * 2 + [[100.0, 100.0, 101.0, 102.0, 103.0, 104.0]] * 2
+
+
 def test_pipelines_of_a_function_have_a_pace_each():
     def dataset_fn(context: InputContext) -> Dataset:
         return timed(1.0 + context.input_pipeline_id, Dataset.range(8).batch(1))
