@@ -192,21 +192,21 @@ class StepFunction:
             self.traces += 1
             make = None
             try:
-                program = self._traced(traced, constants)
+                program = self._traced(traced, constants, made)
                 if self.only_creates or not made.is_repeated(tracers[-1].num_created):
                     return program
             except TracedAgain as needed:
                 made.stopped()
                 make = needed.make
-            except Exception as error:
+            except BaseException as error:
                 made.failed()
-                if self.retraces_after is None or not self.retraces_after(error):
+                if not isinstance(error, Exception) or self.retraces_after is None or not self.retraces_after(error):
                     raise
             constants.clear()
             if make is not None:
                 make()
 
-    def _traced(self, traced: Callable[[bool], Program], constants: list[object]) -> Program:
+    def _traced(self, traced: Callable[[bool], Program], constants: list[object], made: MadeVariables) -> Program:
         """What `traced` gives; it is called with True where the Python of the step needs values."""
         if not self.run_eagerly:
             with explaining_tracing(self.name):
@@ -217,6 +217,7 @@ class StepFunction:
             raise
         except Exception:
             constants.clear()
+            made.stopped()
             return traced(True)  # values decide what the Python of the step does, or it computes with them in numpy
 
     def _program_of(self, tracer: Tracer, call: BoundCall, has_example: bool) -> Program:

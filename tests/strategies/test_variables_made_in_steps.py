@@ -46,6 +46,39 @@ def test_what_a_step_makes_before_it_fails_is_no_variable_of_the_next_call() -> 
         assert [float(value) for value in step(jnp.float32(0.0))] == [1.0, 2.0]
 
 
+def test_what_a_step_makes_before_it_needs_values_is_no_variable_of_the_trace_that_has_them() -> None:
+    strategy, found = sd.OneDeviceStrategy(), dict[str, sd.Variable]()
+
+    @sd.function
+    def step(x: Any) -> Any:
+        if "first" not in found:
+            found["first"] = sd.Variable(1.0)
+        sign = 1.0 if float(x) > 0.0 else -1.0
+        if "second" not in found:
+            found["second"] = sd.Variable(20.0)
+        return found["first"].value + x * sign, found["second"].value + x * sign
+
+    step.run_eagerly = True
+    with strategy.scope():
+        assert [[float(value) for value in step(jnp.float32(x))] for x in (1.0, -2.0)] == [[2.0, 21.0], [3.0, 22.0]]
+
+
+def test_what_an_interrupted_step_has_made_is_no_variable_of_the_next_call() -> None:
+    strategy, found = sd.OneDeviceStrategy(), list[sd.Variable]()
+
+    @sd.function
+    def step() -> Any:
+        found.append(sd.Variable(float(len(found))))
+        if len(found) == 1:
+            raise KeyboardInterrupt
+        return found[-1].value
+
+    with strategy.scope():
+        with pytest.raises(KeyboardInterrupt):
+            step()
+        assert float(step()) == 1.0
+
+
 def test_a_step_that_makes_one_each_time_has_the_same_in_all_traces() -> None:
     strategy = sd.MirroredStrategy(2)
 
