@@ -131,11 +131,11 @@ class TracedReplica:
             self.created_variables.append(variable)
             return None
         existing = self.created_variables[number]
-        if (existing.shape, existing.dtype) != (variable.shape, variable.dtype):
+        if (existing.name, existing.shape, existing.dtype) != (variable.name, variable.shape, variable.dtype):
             raise InvalidArgumentError(
                 f"A step creates {variable.name!r} with shape {variable.shape} ({variable.dtype}), where another trace created "
-                f"{existing.name!r} with shape {existing.shape} ({existing.dtype}). Every replica must create the same variables; "
-                "create them before the step."
+                f"{existing.name!r} with shape {existing.shape} ({existing.dtype}). Every replica and every trace must create the same "
+                "variables; create them before the step, or each only where it is not there yet."
             )
         return existing
 

@@ -98,9 +98,21 @@ def test_a_step_that_makes_one_each_time_and_another_once_is_refused() -> None:
     @sd.function
     def step() -> Any:
         if not kept:
-            kept.append(sd.Variable(1.0, name="kept"))
-        each_time = sd.Variable(2.0, name="each_time")
+            kept.append(sd.Variable(1.0))
+        each_time = sd.Variable(2.0)
         return kept[0].value + each_time.value
 
     with strategy.scope(), pytest.raises(InvalidArgumentError, match=r"makes 2 variables .* 1 where it is traced once more"):
         step()
+
+
+def test_a_variable_of_another_name_is_not_that_of_an_earlier_trace() -> None:
+    @sd.function
+    def step(name: str) -> Any:
+        return sd.Variable(float(len(name)), name=name).value
+
+    with sd.OneDeviceStrategy().scope():
+        assert float(step("first")) == 5.0
+        with pytest.raises(InvalidArgumentError, match=r"creates 'other' .*, where another trace created 'first'"):
+            step("other")
+        assert float(step("first")) == 5.0
