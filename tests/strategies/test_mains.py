@@ -331,6 +331,18 @@ def test_a_main_that_starts_again_and_that_the_others_do_not_wait_for_is_told_so
     assert set(run.results) == {"worker:0"}
 
 
+def test_a_main_that_returns_without_a_strategy_is_not_waited_for() -> None:
+    def main() -> None:
+        if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+            return sd.sleep(1.0)
+        strategy = sd.MultiWorkerMirroredStrategy()
+        strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.ones(3)))
+
+    run = sd.Cluster({"worker": 2}).launch(main)
+    with pytest.raises(sd.errors.UnavailableError, match=r"worker:0 has no partner .* the main of worker:1 returned without taking part"):
+        run.join()
+
+
 # -- the strategy of those who have chosen none ---------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from simdist.program.scope import start_own_default
 from simdist.runtime.launched_main import LaunchedMain, launched_main
 from simdist.runtime.simulated.collective_timeouts import HeldUpError
 from simdist.runtime.simulated.task import Incarnation, Task
+from simdist.runtime.simulated.worker_group import main_returned
 from simdist.runtime.simulated.world import World
 from simdist.runtime.work import Returned
 from simdist.simulation.fiber import TaskKilled
@@ -151,6 +152,7 @@ class SimulatedRun:
             return  # otherwise the runtime restarts the task, or join() raises because no restart is planned
         if error is None:
             self.results[task.name] = fiber.result
+            main_returned(self.world, task.name, self.results)
             self._finish(task)
             return
         debugging.report(error, "its main", task.name, process.incarnation, 0, self.world.now)

@@ -19,7 +19,7 @@ from simdist.runtime.simulated.collective_plans import CollectivePlans
 from simdist.runtime.simulated.task import Incarnation
 from simdist.runtime.simulated.world import World
 
-__all__ = ["WorkerGroup", "join_group"]
+__all__ = ["WorkerGroup", "join_group", "main_returned"]
 
 
 class WorkerGroup:
@@ -61,18 +61,21 @@ def join_group(world: World, members: Sequence[Member], task_name: str, communic
     main = launched_main.get()
     if main is not None:
         joined.returned = main.returned
-        main.endings.append(lambda error: _main_ended(world, joined, task_name, error))
+        main.endings.append(lambda error: joined.leave(task_name, error))
     return group.collective_group
 
 
-def _main_ended(world: World, joined: WorkerGroup, task_name: str, error: BaseException | None) -> None:
-    """The main of a task has ended, which had joined a group; one that has returned joins no other group that waits for it."""
-    joined.leave(task_name, error)
-    if error is not None:
-        return  # it may start again
+def main_returned(world: World, task_name: str, returned: Mapping[str, object]) -> None:
+    """A main has returned, which joins no group any more that waits for it, whether or not it has joined one before.
+
+    Args:
+        world: has the groups.
+        task_name: of its task.
+        returned: what the mains of its run have returned.
+    """
     for group in world.groups:
         is_awaited = task_name not in group.processes and any(member.task == task_name for member in group.members)
-        if group.returned is joined.returned and is_awaited and group.collective_group.broken is None:
+        if group.returned is returned and is_awaited and group.collective_group.broken is None:
             group.collective_group.break_up(_no_partner(next(iter(group.processes)), [task_name]))
 
 
