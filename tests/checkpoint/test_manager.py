@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -373,3 +374,22 @@ def test_a_save_that_fails_takes_back_nothing_of_the_one_that_was_still_being_wr
         assert names(manager.checkpoints) == ["ckpt-1", "ckpt-2"]
         steps.assign(np.int32(2))
         assert manager.save() is None, "there is one of this step"
+
+
+def test_a_save_that_fails_is_taken_back_also_by_the_mains_that_do_not_write(tmp_path: Path) -> None:
+    def main() -> list[str]:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            variable = sd.Variable(np.zeros(1000, np.float32))
+        manager = sd.CheckpointManager(sd.Checkpoint(v=variable), tmp_path, 2)
+        for number in range(3):
+            sd.sleep(10.0)
+            with pytest.raises(ResourceExhaustedError) if number == 1 and strategy.cluster_resolver.task_id == 0 else nullcontext():
+                manager.save()
+        return names(manager.checkpoints)
+
+    cluster = sd.Cluster({"worker": 2}, disks=DiskModel(write_bandwidth=1e4))
+    cluster.faults.disk_full("worker:0", at=15.0, until=25.0)
+    run = cluster.launch(main)
+    run.join()
+    assert run.results == {f"worker:{number}": ["ckpt-1", "ckpt-2"] for number in range(2)}

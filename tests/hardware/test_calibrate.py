@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pytest
 
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
@@ -32,6 +33,12 @@ def test_figures_follow_from_the_spans() -> None:
     assert device.memory_bandwidth == 2 * 4096 / (4.5 - start)
     assert (device.name, device.jitter) == ("fake", NoJitter())
     assert device.memory > 1 << 28
+
+
+def test_sizes_of_numpy_are_those_of_python() -> None:
+    sizes = {"matrix_size": np.int8(16), "array_bytes": np.int16(4096)}
+    device = calibrate(clock=clock_of(CALLS * 0.5, 2.5, 4.5), repeats=np.int8(1), **sizes)
+    assert device.flops == 2 * 16**3 / 2.0 and device.memory_bandwidth == 2 * 4096 / 4.0
 
 
 def test_device_predicts_what_was_measured() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import simdist as sd
-from simdist.collectives import choose
+from simdist.collectives import bus_bandwidth, choose
 from simdist.hardware import Device, DiskModel, Network
 from simdist.hardware.links import LinkModel
 from simdist.hardware.topology import Racks, Torus
@@ -87,6 +87,7 @@ def test_whole_number_of_numpy_is_kept_as_one_of_python(kind: Any) -> None:
     racks, torus = Network().in_racks(kind(100)).topology, Network().as_torus((kind(2), kind(3))).topology
     assert isinstance(racks, Racks) and type(racks.tasks_per_rack) is int and racks == Racks(100)
     assert isinstance(torus, Torus) and torus == Torus((2, 3)) and {type(length) for length in torus.shape} == {int}
+    assert bus_bandwidth("all_reduce", kind(100), 1e6, 1e-3) == bus_bandwidth("all_reduce", 100, 1e6, 1e-3)
     assert choose(kind(64), 1e6, 1e-5, 1e9, ranks_per_host=kind(8)) is choose(64, 1e6, 1e-5, 1e9, ranks_per_host=8)
 
 

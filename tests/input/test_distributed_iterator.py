@@ -139,6 +139,13 @@ def test_worker_whose_data_have_ended_waits_for_nothing():
     assert waits(DistributedDataset(Layout(2, 1), dataset_fn), 2) == [[5, 1], [5, 5]]
 
 
+def test_worker_whose_data_go_on_waits_for_them_where_those_of_another_have_ended():
+    def dataset_fn(context: InputContext) -> Dataset:
+        return timed(1.0 + 4.0 * context.input_pipeline_id, Dataset.range(1 + context.input_pipeline_id).batch(1))
+
+    assert waits(DistributedDataset(Layout(2, 1), dataset_fn), 2) == [[1, 5], [5, 10]]
+
+
 def test_replica_that_takes_several_elements_at_once_takes_them_for_the_others_of_its_worker():
     layout = Layout(1, 2, engine=Clock(0.0))
     given = iter(DistributedDataset(layout, timed(1.0, Dataset.range(40).batch(2)).prefetch(8)))

@@ -343,6 +343,18 @@ def test_a_main_that_returns_without_a_strategy_is_not_waited_for() -> None:
         run.join()
 
 
+def test_a_main_of_another_run_that_returns_is_none_that_is_waited_for() -> None:
+    def main() -> None:
+        strategy, late_s = sd.MultiWorkerMirroredStrategy(), 1.0 * json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        sd.sleep(late_s)
+        strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.ones(3)))
+
+    cluster = sd.Cluster({"worker": 2})
+    runs = [cluster.launch(main), cluster.launch(lambda: sd.sleep(0.5))]
+    for run in runs:
+        run.join()
+
+
 # -- the strategy of those who have chosen none ---------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import simdist as sd
+from simdist import keras
 from simdist.errors import InvalidArgumentError
 
 
@@ -116,3 +117,35 @@ def test_a_variable_of_another_name_is_not_that_of_an_earlier_trace() -> None:
         with pytest.raises(InvalidArgumentError, match=r"creates 'other' .*, where another trace created 'first'"):
             step("other")
         assert float(step("first")) == 5.0
+
+
+def test_what_a_step_makes_before_it_builds_a_model_is_no_variable_of_the_trace_after_that() -> None:
+    strategy, found = sd.OneDeviceStrategy(), dict[str, sd.Variable]()
+
+    @sd.function
+    def step(x: Any) -> Any:
+        if "first" not in found:
+            found["first"] = sd.Variable(1.0)
+        layer(x)
+        if "second" not in found:
+            found["second"] = sd.Variable(20.0)
+        return found["first"].value, found["second"].value
+
+    with strategy.scope():
+        layer = keras.Sequential([keras.layers.Dense(1)])
+        assert [float(value) for value in step(jnp.ones((2, 3)))] == [1.0, 20.0]
+
+
+def test_replicas_that_make_one_once_hand_over_constants_of_their_rank() -> None:
+    strategy, found = sd.MirroredStrategy(2), list[sd.Variable]()
+
+    def replica() -> Any:
+        rank = sd.get_replica_context().replica_id_in_sync_group
+        if not found:
+            found.append(sd.Variable(1.0, aggregation=sd.VariableAggregation.SUM))
+        found[0].assign(10.0 * (1 + rank))
+        return found[0].value
+
+    step = sd.function(lambda: strategy.run(replica))
+    with strategy.scope():
+        assert [float(value) for value in strategy.local_results(step())] == [30.0, 30.0]
