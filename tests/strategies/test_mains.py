@@ -345,8 +345,8 @@ def test_a_main_that_returns_without_a_strategy_is_not_waited_for() -> None:
 
 def test_a_main_of_another_run_that_returns_is_none_that_is_waited_for() -> None:
     def main() -> None:
-        strategy, late_s = sd.MultiWorkerMirroredStrategy(), 1.0 * json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-        sd.sleep(late_s)
+        sd.sleep(1.0 * json.loads(os.environ["TF_CONFIG"])["task"]["index"])
+        strategy = sd.MultiWorkerMirroredStrategy()
         strategy.run(lambda: sd.get_replica_context().all_reduce("sum", jnp.ones(3)))
 
     cluster = sd.Cluster({"worker": 2})
