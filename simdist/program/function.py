@@ -206,7 +206,7 @@ class StepFunction:
             if make is not None:
                 make()
 
-    def _traced(self, traced: Callable[[bool], Program], constants: list[object], made: MadeVariables) -> Program:
+    def _traced(self, traced: Callable[[bool], Program], constants: list[object], created: MadeVariables) -> Program:
         """What `traced` gives; it is called with True where the Python of the step needs values."""
         if not self.run_eagerly:
             with explaining_tracing(self.name):
@@ -217,7 +217,7 @@ class StepFunction:
             raise
         except Exception:
             constants.clear()
-            made.stopped()
+            created.stopped()
             return traced(True)  # values decide what the Python of the step does, or it computes with them in numpy
 
     def _program_of(self, tracer: Tracer, call: BoundCall, has_example: bool) -> Program:
