@@ -99,13 +99,18 @@ class IgnoreErrors(_SomeElements):
     def __init__(self, source: Node, log_warning: bool) -> None:
         super().__init__(source, "ignore_errors()")
         self.log_warning = log_warning
+        self.decided = False
+        self.found: Table | None = None
 
     def over(self, sources: tuple[Node, ...]) -> Node:
         return IgnoreErrors(sources[0], self.log_warning)
 
     def table(self) -> Table | None:
-        table = self.source.table()
-        return None if table is not None and table.pending else table  # whether a row can be made has to be known here
+        if not self.decided:  # once: what a cache remembers, and streams that are open, must stay of one kind when rows are computed
+            table = self.source.table()
+            self.found = None if table is not None and table.unvisited else table  # whether a row can be made has to be known here
+            self.decided = True
+        return self.found
 
     def open(self, one_pass: Pass) -> Pull:
         pull = self.source.open(one_pass) if self.table() is not None else self.source.open_elements(one_pass)

@@ -57,6 +57,15 @@ def test_elements_that_raise_are_left_out(pure: bool) -> None:
     assert plain(dataset.batch(2)) == [[8, 4], [2]]
 
 
+def test_what_is_left_out_does_not_depend_on_rows_that_were_computed_meanwhile() -> None:
+    whole = Dataset.range(4).map(lambda x: x + 1).ignore_errors().cache()
+    assert [plain(whole) for _ in range(3)] == [[1, 2, 3, 4]] * 3  # in the third pass, too, the cache has the elements of the first
+    rows = Dataset.from_tensor_slices([1, 2, 0, 4]).map(lambda x: 8 // int(x))
+    table = rows.table
+    assert table is not None and [column.tolist() for column in table.columns] == [[8, 4, 0, 2]]
+    assert plain(rows.ignore_errors()) == [8, 4, 2]
+
+
 def test_a_batch_with_an_element_that_raises_is_left_out_where_rows_are_known_and_else_begins_anew_behind_it() -> None:
     dataset = Dataset.from_tensor_slices([1, 2, 4, 0, 8, 3]).map(lambda x: 8 // int(x))
     for rows in (dataset, dataset.take(9), dataset.cache()):
