@@ -64,13 +64,23 @@ class Mixture(Node):
         pulls = [member.open_elements(one_pass) for member in self.members]
         next_choice = self.open_choices(one_pass)
         left = self.choosable()
+        held: list[int] = []  # the choice whose source has raised, and will give the same element when it is asked again
+
+        def chosen(choice: int) -> Array:
+            one_pass.stays = False
+            try:
+                return pulls[choice](1)
+            except Exception:
+                if one_pass.stays:
+                    held.append(choice)
+                raise
 
         def pull(limit: int) -> Array:
             for _ in range(streams.FUTILE_ROWS):
-                choice = next_choice() if left else None
+                choice = held.pop() if held else next_choice() if left else None
                 if choice is None:
                     break
-                if choice in left and len(chunk := pulls[choice](1)):
+                if choice in left and len(chunk := chosen(choice)):
                     return chunk
                 left.discard(choice)
                 if self.stops_on_empty:

@@ -100,3 +100,26 @@ def test_a_pass_goes_on_where_its_position_says() -> None:
         next(before)
     after.load_state_dict(before.state_dict())
     assert plain(after) == everything[7:]
+
+
+def test_a_choice_whose_element_stays_is_not_passed_over() -> None:
+    tries: list[int] = []
+
+    def at_the_third_try(x: Any) -> Any:
+        tries.append(int(x))
+        if tries.count(1) in (1, 2) and x == 1:
+            raise ValueError("not yet")
+        return x
+
+    cached = Dataset.range(3).map(at_the_third_try, pure=False).cache()  # which has to try again before it goes on
+    chosen = Dataset.choose_from_datasets([cached, *members(9)], Dataset.from_tensor_slices([0, 0, 1, 0]))
+    elements = iter(chosen)
+    assert next(elements) == 0
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not yet"):
+            next(elements)
+    position = elements.state_dict()
+    assert position["consumed"] == 1
+    again = iter(chosen)
+    again.load_state_dict(position)
+    assert plain(again) == plain(elements) == [1, 0, 2]
