@@ -54,8 +54,9 @@ class Estimator(WithAbsentNames):
 
     ``input_fn()`` returns an `sd.Dataset` of pairs (features, labels), or of features alone. It is called once for each worker (with
     parameter servers once more, on the chief, for the shapes), and its batches are those of one replica: N replicas take N batches in a
-    step. It may name the arguments ``input_context`` (an `sd.InputContext`, to shard by), ``mode``, ``params`` and ``config``. Words have
-    to be looked up in it: steps compute with numbers.
+    step. At the end of the data some replicas may have none; but where ``batch(n, drop_remainder=True)`` makes all batches full, a step of
+    fewer batches than replicas is not taken, as with tf.distribute. It may name the arguments ``input_context`` (an `sd.InputContext`, to
+    shard by), ``mode``, ``params`` and ``config``. Words have to be looked up in it: steps compute with numbers.
 
     Args:
         model_fn: the model function.
@@ -196,7 +197,7 @@ class Estimator(WithAbsentNames):
         input_fn: InputFunction,
         steps: int | None = None,
         hooks: Sequence[Any] | None = None,
-        checkpoint_path: str | None = None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
         name: str | None = None,
     ) -> MetricResults:
         """Loss and metrics on data, of a checkpoint; without one, of a model with initial values.
@@ -215,13 +216,14 @@ class Estimator(WithAbsentNames):
             InvalidArgumentError: steps below 1, hooks, data without an end and no steps, or a checkpoint of another model.
             NotFoundError: there is no such checkpoint.
             OutOfRangeError: there are no data.
+            TypeError: checkpoint_path is no path.
         """
         refuse_hooks(hooks)
         _require_steps(steps, None)
         directory = self.eval_dir(name)
         strategy = self._strategies.evaluation
         runner = ReplicaRunner(strategy, self._dataset_fn(input_fn, ModeKeys.EVAL, steps))
-        model, trained = self._model(ModeKeys.EVAL, strategy, runner, checkpoint_path or latest_checkpoint(self.model_dir))
+        model, trained = self._model(ModeKeys.EVAL, strategy, runner, self._path_of(checkpoint_path))
         model.reset_metrics()
         done = 0
         while (steps is None or done < steps) and runner.advance(model.step, 1):
@@ -235,14 +237,14 @@ class Estimator(WithAbsentNames):
         input_fn: InputFunction,
         predict_keys: str | Sequence[str] | None = None,
         hooks: Sequence[Any] | None = None,
-        checkpoint_path: str | None = None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
         """Predictions for data, batch by batch on one device, of a checkpoint; without one, of a model with initial values.
 
         Args:
             input_fn: returns a dataset of features, or of tuples that begin with them; nobody looks at the rest.
-            predict_keys: which of a dict of predictions; None: all.
+            predict_keys: which of a dict of predictions; None, or an empty list: all.
             hooks: to be left out.
             checkpoint_path: which one; None: the newest.
             yield_single_examples: False gives whole batches.
@@ -252,13 +254,13 @@ class Estimator(WithAbsentNames):
 
         Raises:
             InvalidArgumentError: other predict_keys, predictions with different numbers of rows, or as `evaluate`.
-            NotFoundError, OutOfRangeError: as `evaluate`.
+            NotFoundError, OutOfRangeError, TypeError: as `evaluate`.
         """
         refuse_hooks(hooks)
         by_examples = flag(yield_single_examples, "yield_single_examples")
         strategy = self._strategies.one_device
         runner = ReplicaRunner(strategy, self._dataset_fn(input_fn, ModeKeys.PREDICT, 1))
-        model, _ = self._model(ModeKeys.PREDICT, strategy, runner, checkpoint_path or latest_checkpoint(self.model_dir))
+        model, _ = self._model(ModeKeys.PREDICT, strategy, runner, self._path_of(checkpoint_path))
         del self._models[ModeKeys.PREDICT]  # a prediction that begins before this one ends has a model, and so values, of its own
         try:
             while runner.advance(model.step, 1):
@@ -314,6 +316,16 @@ class Estimator(WithAbsentNames):
     def _finished(self, predictions: Tree) -> Tree:
         """The predictions of model_fn, as users get them."""
         return predictions
+
+    def _path_of(self, given: str | os.PathLike[str] | None) -> str | None:
+        """The path of a checkpoint that was asked for, or of the newest.
+
+        Raises:
+            TypeError: it is no path.
+        """
+        if not isinstance(cast("object", given), (str, os.PathLike, type(None))):
+            raise TypeError(f"checkpoint_path is {given!r:.200}; expected the path of a checkpoint, or None for the newest")
+        return os.fspath(given) if given else latest_checkpoint(self.model_dir)
 
     def _dataset_fn(self, input_fn: InputFunction, mode: ModeKeys, steps: int | None) -> DatasetFunction:
         arguments = {"mode": mode, "params": self._params, "config": self.config}

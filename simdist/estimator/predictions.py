@@ -19,7 +19,7 @@ def chosen(predictions: Tree, keys: str | Sequence[str] | None) -> Tree:
 
     Args:
         predictions: of one batch.
-        keys: None for all.
+        keys: None, or an empty list, for all.
 
     Raises:
         InvalidArgumentError: there are no such predictions, or they have no names.
@@ -28,7 +28,7 @@ def chosen(predictions: Tree, keys: str | Sequence[str] | None) -> Tree:
         >>> chosen({"a": 1, "b": 2}, "b")
         {'b': 2}
     """
-    if keys is None:
+    if not keys:
         return predictions
     wanted = [keys] if isinstance(keys, str) else list(keys)
     known = cast("dict[str, Tree]", predictions) if isinstance(predictions, dict) else {}

@@ -90,7 +90,7 @@ class ReplicaRunner:
 
     def sample(self) -> Tree:
         if not self.iterator.has_next():
-            raise OutOfRangeError(NO_ELEMENTS)
+            raise OutOfRangeError(self._no_step())
         return self.iterator.sample().value()
 
     def advance(self, step: StepFunction, limit: int) -> int:
@@ -98,11 +98,20 @@ class ReplicaRunner:
             self._outcome = self.strategy.step(step, (self.iterator,), {})
         except OutOfRangeError:
             if self._outcome is None:
-                raise OutOfRangeError(NO_ELEMENTS) from None
+                raise OutOfRangeError(self._no_step()) from None
             return 0
         if self._trains:
             self._losses.add(self._outcome)
         return 1
+
+    def _no_step(self) -> str:
+        replicas = self.strategy.num_replicas_in_sync
+        if replicas == 1:
+            return NO_ELEMENTS
+        return (
+            f"input_fn gave a dataset without elements, or, where batch(n, drop_remainder=True) makes all batches full, with fewer of them "
+            f"than the {replicas} replicas take in a step. Give it more."
+        )
 
     def finish(self) -> None:
         """Each step is over when it has been taken."""

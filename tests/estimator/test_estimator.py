@@ -281,6 +281,13 @@ def test_data_that_nobody_can_use_are_refused(tmp_path: Path, dataset: Any, erro
             call(dataset)
 
 
+def test_full_batches_for_some_replicas_alone_are_no_step(tmp_path: Path) -> None:
+    one_full_batch = lambda: sd.Dataset.from_tensor_slices(({"x": X}, TARGETS)).batch(len(X), drop_remainder=True)  # noqa: E731
+    estimator = deep(tmp_path, train_distribute=sd.MirroredStrategy(2))
+    with pytest.raises(OutOfRangeError, match="with fewer of them than the 2 replicas take in a step"):
+        estimator.train(one_full_batch)
+
+
 def test_predictions_that_cannot_be_given_are_refused(tmp_path: Path) -> None:
     estimator = deep(tmp_path)
     with pytest.raises(InvalidArgumentError, match=r"predict_keys=\['z'\], but model_fn predicts \['twice', 'y'\]"):
@@ -289,6 +296,9 @@ def test_predictions_that_cannot_be_given_are_refused(tmp_path: Path) -> None:
         next(estimator.predict(batches(12), yield_single_examples="no"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="name is 3"):
         estimator.evaluate(batches(12), steps=1, name=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="checkpoint_path is 3; expected the path of a checkpoint"):
+        estimator.evaluate(batches(12), steps=1, checkpoint_path=3)  # type: ignore[arg-type]
+    assert sorted(next(estimator.predict(batches(12), []))) == ["twice", "y"]  # all, as in TensorFlow
     uneven = Estimator(lambda features, mode: EstimatorSpec(mode, predictions={"a": features["x"], "b": jnp.ones(3)}), tmp_path)
     with pytest.raises(InvalidArgumentError, match="different numbers of rows"):
         next(uneven.predict(batches(12)))
