@@ -45,3 +45,13 @@ def test_sums_travel_to_the_device_of_the_variables_and_back_where_replicas_need
     result = sd.function(lambda x: strategy.run(replica, args=(x,)), seconds=1.0)(sd.PerReplica([np.ones(1, np.float32)] * 3))
     assert strategy.cluster.now == pytest.approx(1.0 + WAYS_S[parameter_device, what], abs=1e-4)
     assert (float(v.numpy()[0]), float(result.values[0].sum())) == ((0.0, 3.0 * NUM) if what == "all-reduce" else (3.0, 1.0))
+
+
+@pytest.mark.parametrize("aggregation", ["MEAN", "ONLY_FIRST_REPLICA", "SUM", "NONE"])
+def test_copies_of_on_read_are_updated_by_values_of_their_replicas(aggregation: str) -> None:
+    """Each replica has one, on its device: the single copy on the parameter device is that of other variables."""
+    strategy = sd.CentralStorageStrategy(["gpu:0", "gpu:1"], "cpu:0")
+    with strategy.scope():
+        v = sd.Variable(1.0, synchronization=sd.VariableSynchronization.ON_READ, aggregation=sd.VariableAggregation[aggregation])
+    strategy.extended.update(v, lambda copy, x: copy.assign(x), args=(sd.PerReplica([np.float32(2.0), np.float32(5.0)]),))
+    assert [float(x) for x in strategy.local_results(strategy.run(lambda: v.read_value()))] == [2.0, 5.0]

@@ -169,7 +169,7 @@ class SynchronousStrategy(ReplicatedStrategy):
         if active_tracer() is None:
             return self.eagerly(lambda: self.update_copies(variable, fn, args, kwargs, group), "update")
         has_own_values = has_values_of_replicas((args, kwargs))
-        if has_own_values:
+        if has_own_values and variable.placement.spread != "replicas":  # those of ON_READ are already apart, under every strategy
             self.require_copies(variable)
             self.separate(variable)
         # Of one value for all replicas, a sum over them gets its share at each: what is assigned is the whole.
