@@ -58,7 +58,8 @@ def shard_for_worker(
         The dataset of this worker; it may be empty where there are fewer elements than workers.
 
     Raises:
-        NotFoundError: FILE, and the elements do not come from files; HINT, and no shard is marked.
+        NotFoundError: FILE, and the elements do not come from files; HINT, and no shard is marked. One worker, which
+            reads everything, needs neither.
         InvalidArgumentError: FILE, and there are fewer files than workers; there is no such worker.
 
     Example:
@@ -112,7 +113,7 @@ def _chosen(dataset: Dataset, num_workers: int, policy: AutoShardPolicy | None) 
     """The policy that takes effect, without a warning of what it counts."""
     node = dataset.node
     asked = dataset.options().auto_shard_policy if policy is None else AutoShardPolicy(policy)
-    if asked is AutoShardPolicy.HINT and not any(isinstance(found, HintedShard) for found in steps_of(node)):
+    if asked is AutoShardPolicy.HINT and num_workers > 1 and not any(isinstance(found, HintedShard) for found in steps_of(node)):
         raise NotFoundError(
             f"the policy HINT was asked for, and {node.describe()} marks no place to shard at; "
             "expected one .shard(SHARD_HINT, SHARD_HINT); add it, or use AutoShardPolicy.AUTO"

@@ -174,6 +174,7 @@ def test_hint_shards_where_it_is_marked():
     dataset = Dataset.range(8).map(lambda x: x * 10).shard(SHARD_HINT, SHARD_HINT).batch(3)
     assert shares(dataset, 2, HINT) == [[[0, 20, 40], [60]], [[10, 30, 50], [70]]]
     assert shares(dataset, 1, HINT) == [[[0, 10, 20], [30, 40, 50], [60, 70]]]
+    assert shares(Dataset.range(3).batch(2), 1, HINT) == [[[0, 1], [2]]]  # one worker needs no mark
 
 
 def test_hint_that_was_not_replaced_is_an_error_when_iterated_and_no_obstacle_for_the_spec():
