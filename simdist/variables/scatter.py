@@ -99,6 +99,7 @@ class Scatter(Gather, VariableHandle):
     def scatter_add(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Add to rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_add")
+        self._require_numbers("scatter_add")
         zeros = jnp.zeros(self.shape, self.dtype)
         rows = self._present_rows(indices)
         self.assign_add(zeros.at[rows].add(self._rows_of(values, rows)))
@@ -106,6 +107,7 @@ class Scatter(Gather, VariableHandle):
     def scatter_sub(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Subtract from rows, on the tasks that hold them."""
         self._refuse_own_values("scatter_sub")
+        self._require_numbers("scatter_sub")
         zeros = jnp.zeros(self.shape, self.dtype)
         rows = self._present_rows(indices)
         self.assign_add(zeros.at[rows].add(-self._rows_of(values, rows)))
@@ -124,6 +126,7 @@ class Scatter(Gather, VariableHandle):
 
     def scatter_mul(self, indices: ArrayLike, values: ArrayLike) -> None:
         """Multiply rows."""
+        self._require_numbers("scatter_mul")
         self._replace("scatter_mul", "multiply", self._present_rows(indices), values)
 
     def scatter_div(self, indices: ArrayLike, values: ArrayLike) -> None:
@@ -132,6 +135,7 @@ class Scatter(Gather, VariableHandle):
         Raises:
             InvalidArgumentError: in a step, a variable of whole numbers: whether a quotient is one is not known there.
         """
+        self._require_numbers("scatter_div")
         if active_tracer() is not None and not jnp.issubdtype(self.dtype, jnp.inexact):
             raise InvalidArgumentError(
                 f"scatter_div on {self.name}, of dtype {self.dtype}, was called in a step, where nobody knows whether the quotients are "
@@ -196,6 +200,10 @@ class Scatter(Gather, VariableHandle):
             raise NotImplementedError(
                 f"{what} on {self.name}, which has synchronization ON_READ, is not supported. Use assign or assign_add."
             )
+
+    def _require_numbers(self, what: str) -> None:
+        if self.dtype == "bool":
+            raise InvalidArgumentError(f"{what} on {self.name}, which is of bool, needs numbers. Use scatter_update.")
 
     def _rows_of(self, values: ArrayLike, rows: Elements) -> jax.Array:
         """The values for rows, or items, of this variable."""

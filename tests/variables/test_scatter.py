@@ -154,3 +154,17 @@ def test_an_item_is_not_assigned_where_replicas_are_combined() -> None:
 
     with pytest.raises(NotImplementedError, match=r"^an assignment of items on .* MEAN"):
         strategy.run(step)
+
+
+@pytest.mark.parametrize("in_a_step", [False, True])
+@pytest.mark.parametrize("what", ["scatter_add", "scatter_sub", "scatter_mul", "scatter_div"])
+def test_truth_values_are_not_computed_with(what: str, in_a_step: bool) -> None:
+    strategy = sd.OneDeviceStrategy()
+    with strategy.scope():
+        v = sd.Variable([True, False])
+
+    def change() -> None:
+        getattr(v, what)([0], [True])
+
+    with pytest.raises(InvalidArgumentError, match="needs numbers"):
+        strategy.run(change) if in_a_step else change()
