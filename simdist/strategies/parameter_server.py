@@ -180,7 +180,7 @@ class ParameterServerStrategy(Strategy):
         super().create(variable, value)
 
     def place(self, variable: Variable, value: Any) -> Placement[Variable]:
-        """Metrics and counters go to the chief, all else to the servers in turn."""
+        """Metrics and counters (see `server_variables`) go to the chief, all else to the servers in turn."""
         placement = self._served_variables.place(variable, value)
         return placement if self.replicas is None else self.replicas.guard(placement)
 

@@ -1,8 +1,9 @@
 """Where the variables of a strategy with parameter servers lie, and how they are cut into shards.
 
-Metrics and counters go to the chief, variables with a copy for each worker to the workers, all else to the servers: whole, or in the shards
-of a partitioner. Which server gets the next cell is chosen in `simdist.strategies.server_placement`. Variables that were made outside of
-every scope live on the chief, as in TensorFlow; they move there when a step first uses them.
+Metrics (ON_READ) and counters (ONLY_FIRST_REPLICA that no optimizer trains) go to the chief, variables with a copy for each worker to the
+workers, all else to the servers: whole, or in the shards of a partitioner. Which server gets the next cell is chosen in
+`simdist.strategies.server_placement`. Variables that were made outside of every scope live on the chief, as in TensorFlow; they move there
+when a step first uses them.
 
 Taught in lesson 06.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from simdist.program.arrays import Array, jax_array
@@ -55,7 +57,7 @@ class ServerVariables:
             return self.copies.place(variable, value)
         if variable.synchronization is VariableSynchronization.ON_READ:
             return strategy.whole(variable, value, strategy.default_device, kind="metric")
-        if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+        if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA and not _can_be_trained(variable):
             return strategy.whole(variable, value, strategy.default_device, kind="slot")
         ranges = self.ranges_of(variable)
         return self._in_shards(variable, value, ranges) if ranges else strategy.whole(variable, value, self._server())
@@ -82,6 +84,11 @@ class ServerVariables:
         """The server of the next cell: that of another variable, beside which it shall lie, or the next by the rule."""
         beside = self.strategy.colocated_with
         return self.placement.choose() if beside is None else beside.placement.cells[0].task
+
+
+def _can_be_trained(variable: Variable) -> bool:
+    """Whether optimizers may change it: servers keep, split and average in rounds what they train, whatever its assignments do."""
+    return variable.trainable and bool(jnp.issubdtype(variable.dtype, jnp.inexact))
 
 
 def require_partitioner(given: object) -> None:

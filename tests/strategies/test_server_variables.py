@@ -54,3 +54,40 @@ def test_a_variable_from_outside_of_every_scope_moves_to_the_chief_with_its_valu
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
     total = sd.ClusterCoordinator(strategy).schedule(sd.function(lambda: outside.read_value().sum())).fetch()
     assert (float(total), outside.device, strategy.variables) == (7.0, "chief:0", [outside])
+
+
+@pytest.mark.parametrize(
+    ("value", "trainable", "tasks"),
+    [
+        (np.zeros(2, np.float32), True, ["ps:0", "ps:1"]),
+        (np.zeros(2, "bfloat16"), True, ["ps:0", "ps:1"]),
+        (np.zeros(2, np.float32), False, ["chief:0"]),
+        (np.zeros(2, np.int32), True, ["chief:0"]),
+    ],
+)
+def test_what_takes_the_assignment_of_the_first_replica_is_a_counter_unless_it_is_trained(
+    value: np.ndarray, trainable: bool, tasks: list[str]
+) -> None:
+    """A counter's changes travel with the reply of its closure; what is trained is split and updated as all else."""
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 2}), sd.FixedShardsPartitioner(2))
+    with strategy.scope():
+        v = sd.Variable(value, trainable=trainable, aggregation=sd.VariableAggregation.ONLY_FIRST_REPLICA)
+    assert [record.task for record in v.placements()] == tasks
+
+
+@pytest.mark.parametrize("aggregation", ["NONE", "ONLY_FIRST_REPLICA"])
+def test_rounds_average_what_is_trained_whatever_its_assignments_do(aggregation: str) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 2, "ps": 1}), mode="sync")
+    with strategy.scope():
+        v = sd.Variable(0.0, aggregation=sd.VariableAggregation[aggregation])
+        optimizer = sd.Optimizer(keras.optimizers.SGD(1.0))
+
+    def step(x: float) -> None:
+        _, gradients = sd.value_and_grad(lambda: v.value * x, [v])()
+        optimizer.apply_gradients(zip(gradients, [v], strict=True))
+
+    coordinator, train = sd.ClusterCoordinator(strategy), sd.function(step)
+    for x in (1.0, 2.0, 4.0, 8.0):
+        coordinator.schedule(train, args=(np.float32(x),))
+    coordinator.join()
+    assert v.numpy() == -7.5  # two rounds of (1 + 2) / 2 and (4 + 8) / 2
