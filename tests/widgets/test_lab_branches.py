@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import simdist as sd
 from session_programs import CRASH, session_of
 from simdist import errors
 from simdist_widgets.lab_branches import Branches
@@ -67,3 +68,26 @@ def test_run_that_begins_again_needs_another_feed() -> None:
     assert not branch.feed_of_this_run() and branch.feed.rows
     branch.session.rewind(0.0003)
     assert branch.feed_of_this_run() and not branch.feed.rows and not branch.feed_of_this_run()
+
+
+def test_log_of_a_run_that_failed_in_the_middle_of_a_second_fails_too() -> None:
+    """Its program ends after the last event: so many events alone leave it paused before that."""
+
+    def program(cluster: sd.Cluster) -> None:
+        sd.sleep(1.0, cluster)
+        raise ValueError("no more")
+
+    def crashed() -> sd.Session:
+        session = sd.Session(program, sd.Cluster({"worker": 1}))
+        session.inject({"kind": "crash", "task": "chief:0"})
+        return session
+
+    found = Branches(crashed())
+    with pytest.raises(errors.UnavailableError):
+        found.present.session.advance()
+    assert not found.present.session.is_settled, "the end of the sleep is still due"
+    found.note_progress()
+    names = {"session": crashed()}
+    with pytest.raises(errors.UnavailableError):
+        exec(found.log[-1], names)
+    assert names["session"].moment() == found.present.session.moment()

@@ -90,7 +90,7 @@ class Branches:
             InvalidArgumentError: there is none.
         """
         if isinstance(number, bool) or not isinstance(number, int) or number not in self._all:
-            raise InvalidArgumentError(f"There is no branch {number!r}. There are: {', '.join(map(str, self._all))}.")
+            raise InvalidArgumentError(f"There is no branch {number!r:.100}. There are: {', '.join(map(str, self._all))}.")
         return self._all[number]
 
     def __iter__(self) -> Iterator[Branch]:
@@ -108,8 +108,7 @@ class Branches:
         if run != session.begun_again and (now.events, now.now_s) < (before.events, before.now_s):
             self.log.append(f"{branch.name}.rewind({session.now!r})")
         elif session.state != "closed" and now != before:
-            goal = f"until={session.now!r}" if session.is_settled else f"events={now.events - before.events}"
-            self.log.append(f"{branch.name}.advance({goal})")
+            self.log.append(f"{branch.name}.advance({_goal(session, now.events - before.events)})")
         branch.note()
 
     def fork(self, t_s: float, without: Sequence[int]) -> Branch:
@@ -156,3 +155,10 @@ class Branches:
             self.present = next(iter(self._all.values()))
         branch.session.close()
         self.log.append(f"{branch.name}.close()")
+
+
+def _goal(session: Session, events: int) -> str:
+    """The argument of an `advance` by so many events that comes to where a session stands."""
+    if session.state in ("finished", "failed") and not isinstance(session.error, KeyboardInterrupt):
+        return ""  # the program ends after its last event: so many events alone do not come to it
+    return f"until={session.now!r}" if session.is_settled else f"events={events}"
