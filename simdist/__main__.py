@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.of_lab, options.of_script = options_of_lab, of_script
     try:
         status = int({"run": _run, "lessons": _lessons, "bench": _bench, "doctor": _doctor, "chaos": _chaos}[options.command](options) or 0)
-        if not sys.stdout.closed:  # by the program
+        if not getattr(sys.stdout, "closed", True):  # by the program, or by who has started this: then there is none
             sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that what is left to print does not fail at the end
         return READER_GONE
     except SimdistError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}{_where(error, getattr(options, 'program', None))}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
         print(f"Interrupted{_where(error, getattr(options, 'program', None))}.", file=sys.stderr)
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _where(error: BaseException, program: Path | None) -> str:
-    """Where a program stood when it was interrupted, if it was running."""
+    """Where a program stood when it was interrupted or failed, if it was running."""
     numbers = [number for frame, number in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(program)]
     return f" in line {numbers[-1]} of {program}" if numbers else ""
 

@@ -75,6 +75,20 @@ def test_interrupted_program_is_no_traceback(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().err == f"Interrupted in line 5 of {program}.\n"
 
 
+def test_program_that_fails_says_in_which_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "failing.py"
+    program.write_text("import simdist as sd\n\ndef main(seed, crash):\n    raise sd.errors.UnavailableError('gone')\n")
+    assert main(["run", str(program)]) == 1
+    assert capsys.readouterr().err.startswith(f"UnavailableError in line 4 of {program}: gone")
+
+
+def test_command_without_an_output_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a shell has closed it: `>&-`."""
+    (tmp_path / "quiet.py").write_text("def main(seed, crash):\n    print(seed)\n")
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["run", str(tmp_path / "quiet.py")]) == 0
+
+
 def test_interrupted_campaign_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

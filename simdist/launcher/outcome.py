@@ -89,7 +89,8 @@ class Outcome:
             path.parent.mkdir(parents=True, exist_ok=True)
             write(path)
         except (OSError, SimdistError) as error:
-            self.unwritten.append(f"{path} was not written: {str(error).rstrip('.')}. Give another path under [output].")
+            why = getattr(error, "strerror", None) or str(error)  # the path of such an error is that of an unfinished file
+            self.unwritten.append(f"{path} was not written: {why.rstrip('.')}. Give another path under [output].")
         else:
             self.lines.append(f"wrote {path}{hint}")
 
