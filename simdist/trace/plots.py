@@ -38,6 +38,8 @@ BAND_HEIGHT, WORK_HEIGHT = 0.84, 0.50  # of a lane
 DOWN_LEVEL, DOWN = 3, "down"
 MARGIN = 0.015  # of the run, on both sides
 WIDTH_INCH, PLOT_PX = 10.0, 880.0  # of a picture, and of its lanes (100 CSS pixels are an inch)
+LEGEND_PX, ENTRY_PX, CHARACTER_PX = 920.0, 34.0, 6.8  # of a legend, of the sign of an entry with the gaps, and of its letters
+MOST_COLUMNS, LONGEST_NAME = 9, 60
 
 
 def lane_names(trace: EventLog) -> list[str]:
@@ -178,13 +180,14 @@ def _draw_legend(ax: Axes, categories: list[str], trace: EventLog) -> None:
     marks = legend_handles(trace)
     if not handles and not marks:
         return
+    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in (*categories, *marks)]
     legend = ax.legend(
         handles=[*handles, *marks.values()],
-        labels=[*categories, *marks],
+        labels=names,
         handler_map={tuple: HandlerTuple()},
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),
-        ncols=min(len(handles) + len(marks), 9),
+        ncols=_columns(names),
         frameon=False,
         fontsize=8.5,
         handlelength=1.2,
@@ -192,3 +195,13 @@ def _draw_legend(ax: Axes, categories: list[str], trace: EventLog) -> None:
         handletextpad=0.5,
     )
     show_names_as_they_are(legend)
+
+
+def _columns(names: Sequence[str]) -> int:
+    """The most columns with which a legend is no wider than the picture: a wider one is cut off, and takes the room of the lanes."""
+    most = min(len(names), MOST_COLUMNS)
+    lengths = np.array([len(name) for name in names])
+    for count in range(most, 1, -1):  # filled one after the other, as matplotlib does
+        if sum(ENTRY_PX + CHARACTER_PX * column.max() for column in np.array_split(lengths, count)) <= LEGEND_PX:
+            return count
+    return 1

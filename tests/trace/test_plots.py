@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -223,3 +224,15 @@ def test_importing_plots_does_not_import_matplotlib_and_drawing_does_not_touch_p
         "t.timeline(); sys.exit(imported + 2 * ('matplotlib.pyplot' in sys.modules))"
     )
     assert run_beside_engine(code).returncode == 0
+
+
+@pytest.mark.parametrize("names", [[f"my own category number {i}" for i in range(9)], ["long" * 30, "name" * 80], ["compute", *"abcdefgh"]])
+def test_legend_is_no_wider_than_the_picture(names: list[str]) -> None:
+    trace = Trace()
+    for start, name in enumerate(names):
+        trace.span("worker:0", name, "step", float(start), start + 0.5)
+    figure = timeline(trace)
+    FigureCanvasAgg(figure).draw()
+    ax = figure.axes[0]
+    legend = ax.get_legend().get_window_extent()
+    assert legend.x0 >= 0.0 and legend.x1 <= figure.bbox.x1 and ax.get_window_extent().width > 800.0
