@@ -138,8 +138,8 @@ def in_words(value: Plain) -> str:
     """A plain value as one reads it.
 
     Example:
-        >>> in_words(48000), in_words(0.12345), in_words(["ring", "binomial"]), in_words(True)
-        ('48,000', '0.123', 'ring, binomial', 'yes')
+        >>> in_words(48000), in_words(0.12345), in_words(999.7), in_words(["ring", "binomial"]), in_words(True)
+        ('48,000', '0.123', '1,000', 'ring, binomial', 'yes')
     """
     if isinstance(value, list):
         return ", ".join(map(in_words, value))
@@ -148,8 +148,11 @@ def in_words(value: Plain) -> str:
     if isinstance(value, int):
         return f"{value:,}" if abs(value) < 10**15 else f"{value:.3e}" if abs(value) < 10**300 else "a very large number"
     if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.3e}"
-    return textwrap.shorten(value, 60, placeholder=" ...")
+        return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.3e}"
+    # Of one long word `shorten` leaves nothing.
+    return (
+        textwrap.shorten(value, 60, placeholder=" ...") if len(value.split()) > 1 else f"{value.strip()[:60]}{' ...' * (len(value) > 60)}"
+    )
 
 
 def kind(value: Plain) -> str:

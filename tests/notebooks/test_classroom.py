@@ -73,6 +73,12 @@ def test_unit_stands_after_both_values(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == "time: your prediction is 2 ms.\ntime: you predicted 2 ms, it is 23.9 ms.\n"
 
 
+@pytest.mark.parametrize("guess, words", [(999.7, "1,000"), ("x" * 70, f"{'x' * 60} ...")])
+def test_a_guess_is_repeated_in_words_that_say_it(guess: Any, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Prediction("words", guess)
+    assert " ".join(capsys.readouterr().out.split()) == f"words: your prediction is {words}."
+
+
 def test_reveal_without_a_guess_stops_and_keeps_the_answer_to_itself(capsys: pytest.CaptureFixture[str]) -> None:
     prediction = Prediction("closures", ...)
     assert "replace ..." in capsys.readouterr().out
