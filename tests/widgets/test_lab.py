@@ -245,8 +245,13 @@ def test_selected_spans_are_a_table(lab: Lab, heard: Heard) -> None:
 def test_the_front_end_may_select_what_a_rewind_has_taken_back(lab: Lab, heard: Heard) -> None:
     heard.ask("advance")
     numbers = lab.session.trace.span_numbers()[:3].tolist()
-    lab.set_state({"selected": [*numbers, 10**9, -4]})
+    lab.set_state({"selected": [*numbers, 10**9, -4, "a", None]})
     assert lab.selected == numbers
+
+
+def test_a_script_that_plays_says_what_goes_on(lab: Lab) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"verb='play' is for clicks\. In a script 'advance' goes on"):
+        lab.script([{"verb": "play"}])
 
 
 NAN = float("nan")

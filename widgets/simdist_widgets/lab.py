@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import traitlets
 
+from simdist.errors import InvalidArgumentError
 from simdist_widgets.host_page import PARTS, text_of
 from simdist_widgets.lab_table import as_text, line_of
-from simdist_widgets.session_widget import SessionWidget
+from simdist_widgets.session_widget import CONTROLS, SessionWidget
 
 __all__ = ["Lab"]
 
@@ -59,7 +60,8 @@ class Lab(SessionWidget):
         """Do what clicks would do, and print a table of it that is the same on every machine: with the error of a program that fails.
 
         Args:
-            messages: as the front end sends them: ``{"verb": "inject", "fault": {...}}``, ``{"verb": "seek", "t_s": 0.01}``, ...
+            messages: as the front end sends them: ``{"verb": "inject", "fault": {...}}``, ``{"verb": "seek", "t_s": 0.01}``, ...; all
+                but those that play and pause.
 
         Raises:
             SimdistError, TypeError: they are no list of dicts, or one cannot be carried out; those before it have been: see the table.
@@ -72,6 +74,7 @@ class Lab(SessionWidget):
         try:
             for message in messages:
                 given = dict(message)
+                _require_verb_of_script(given.get("verb"))
                 known = self.session.error
                 answer = self.verbs.perform(given.pop("verb", None), given)
                 lines.append(line_of(message, answer, self.session, known))
@@ -79,3 +82,9 @@ class Lab(SessionWidget):
             self.show()
             if lines:
                 print(as_text(lines))
+
+
+def _require_verb_of_script(verb: Any) -> None:
+    """Refuse what a click does to the playing of a Lab: a script does one verb after the other, and plays nothing."""
+    if isinstance(verb, str) and verb in CONTROLS:
+        raise InvalidArgumentError(f"verb={verb!r} is for clicks. In a script 'advance' goes on: until=0.005, by=0.001, or to the end.")

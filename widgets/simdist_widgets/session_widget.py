@@ -133,9 +133,10 @@ class SessionWidget(BaseWidget):
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the front end has set. It may still select records of a run that was taken back meanwhile: these are left out."""
-        if "selected" in sync_data:
+        if isinstance(sync_data.get("selected"), list):
             recorded = self.session.trace.recorded
-            sync_data = {**sync_data, "selected": [record for record in sync_data["selected"] if 0 <= record < recorded]}
+            kept = [record for record in sync_data["selected"] if isinstance(record, int) and 0 <= record < recorded]
+            sync_data = {**sync_data, "selected": kept}
         super().set_state(sync_data)
 
     # -- playing --------------------------------------------------------------------------------------------------
