@@ -84,7 +84,8 @@ class Number(Parameter):
         given: Any = value
         is_number = isinstance(value, Integral if self.whole else Real) and value is not True and value is not False
         if not is_number or not self._holds(float_of(given)):
-            raise InvalidArgumentError(f"{name}={value!r} must be {self.bounds}: {self.says}{', or None' if self.optional else ''}.")
+            or_none = ", or None" if self.optional and "None" not in self.says else ""
+            raise InvalidArgumentError(f"{name}={value!r} must be {self.bounds}: {self.says}{or_none}.")
         return int(given) if self.whole else float(given)
 
     def _holds(self, value: float) -> bool:

@@ -118,3 +118,8 @@ def test_the_table_of_kinds_has_a_row_for_each_parameter() -> None:
         "| crash | restart_after | number | 0 or more, and less than 1e+15 s, or None | seconds from the death on; None is for never |"
         in rows
     )
+
+
+def test_a_message_names_none_once() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"a virtual second, or None for ever\.$"):
+        Pause("worker:0", trigger=Trigger(at=1.0), until=float("nan")).check(FakeEffects())
