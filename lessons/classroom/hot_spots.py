@@ -11,7 +11,7 @@ import simdist as sd
 from simdist import keras
 from simdist.hardware import Device, Network
 
-__all__ = ["dense_rounds", "make_cluster", "skewed_steps"]
+__all__ = ["dense_rounds", "ids_of_workers", "make_cluster", "skewed_steps"]
 
 
 def make_cluster(workers, servers, numerics="off", network=None):
@@ -45,6 +45,21 @@ def dense_rounds(cluster, shapes, partitioner=None, rounds=2, **options):
         coordinator.schedule(step)
     coordinator.join()
     return 1e3 * cluster.now / rounds, strategy
+
+
+def ids_of_workers(coordinator, batches):
+    """Iterate over datasets of the workers: each has its ids of each round.
+
+    Args:
+        coordinator: of the workers.
+        batches: the ids of each worker in each round [rounds, w, b].
+    """
+
+    def ids_of_worker(context):
+        of_rounds = [ids[context.input_pipeline_id] for ids in batches]
+        return sd.Dataset.from_tensor_slices(np.concatenate(of_rounds)).batch(len(of_rounds[0]))
+
+    return iter(coordinator.create_per_worker_dataset(coordinator.strategy.distribute_datasets_from_function(ids_of_worker)))
 
 
 def skewed_steps(batches, rows, shards):
