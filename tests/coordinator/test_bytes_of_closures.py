@@ -85,6 +85,12 @@ def test_a_closure_whose_bytes_are_on_their_way_is_run_once(workers: int, befall
     assert not [task.name for task in cluster.engine.world.tasks.values() if task.calls]
 
 
+def test_the_bytes_to_a_worker_that_dies_leave_the_port_to_others() -> None:
+    _, began_s = trained(MEGABYTE, workers=2, closures=2, befall=lambda cluster: cluster.faults.crash("worker:0", at=5e-4))
+    shared_s = 5e-4 - LATENCY_S  # of which each had the half
+    assert began_s[0] == pytest.approx(5e-4 + (MEGABYTE.nbytes - shared_s * BANDWIDTH / 2) / BANDWIDTH)
+
+
 def test_the_bytes_are_seen_on_their_way() -> None:
     cluster = sd.Cluster({"worker": 1, "ps": 1}, network=sd.hardware.Network(bandwidth=BANDWIDTH, latency=LATENCY_S))
     coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
