@@ -24,7 +24,7 @@ from simdist.data.surroundings import note_names, warn_of_changed_names
 from simdist.errors import CancelledError, InvalidArgumentError, OutOfRangeError, TimedOutError
 from simdist.input import DistributedIterator, InputContext
 from simdist.jax_settings import OpenSetting, has_another_width, open_settings, opened, trace_settings
-from simdist.program.arrays import Tree, is_array
+from simdist.program.arrays import Tree, bytes_of_arrays
 from simdist.program.bound_call import BoundCall
 from simdist.program.explained_errors import explained, require_of_dataset
 from simdist.program.function import StepFunction
@@ -293,7 +293,7 @@ def new_closure(
         resuming=resuming,
         handed_out=handed_out,
         jax_settings=settings.opened if isinstance(fn, StepFunction) else open_settings(),  # what is traced depends on no others
-        argument_bytes=sum([leaf.nbytes for leaf in leaves if is_array(leaf)]) if len(numbers) < len(leaves) else 0,
+        argument_bytes=bytes_of_arrays(leaves) if len(numbers) < len(leaves) else 0,
     )
 
 

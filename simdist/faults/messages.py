@@ -2,8 +2,8 @@
 
     read                the request for variables              answered by read_reply (bytes)
     update              gradients or other operands (bytes)    answered by update_reply, the confirmation
-    closure             work for a worker (bytes, if its       answered by closure_reply
-                        arguments are large)
+    closure             work for a worker (bytes, if its       answered by closure_reply (bytes,
+                        arguments are large)                   if its results are)
     round               the coordinator's word to a server     answered by round_reply
                         that a round is complete
     heartbeat           a task's sign of life, and its registration after a restart

@@ -50,11 +50,12 @@ def test_more_takes_the_time_of_its_bytes(plain: bool) -> None:
     assert cluster.trace.totals["chief:0", "bytes_sent"] == MEGABYTE.nbytes
 
 
-def test_all_arrays_of_all_arguments_count_and_nothing_else_does() -> None:
+def test_all_arrays_of_all_arguments_count_once_and_nothing_else_does() -> None:
     network = sd.hardware.Network(bandwidth=BANDWIDTH, latency=LATENCY_S)
     strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}, network=network))
     coordinator = sd.ClusterCoordinator(strategy)
-    coordinator.schedule(lambda x, y: None, args=({"x": MEGABYTE, "n": (MEGABYTE, 3, "text")},), kwargs={"y": np.float32(1.0)})
+    arguments = {"x": MEGABYTE, "n": (MEGABYTE.copy(), 3, "text"), "again": [MEGABYTE]}
+    coordinator.schedule(lambda x, y: None, args=(arguments,), kwargs={"y": np.float32(1.0)})
     coordinator.join()
     assert strategy.cluster.trace.totals["chief:0", "bytes_sent"] == 2 * MEGABYTE.nbytes + 4
 
@@ -176,3 +177,10 @@ def test_an_error_brings_no_bytes() -> None:
     with pytest.raises(KeyError):
         coordinator.join()
     assert ("worker:0", "bytes_sent") not in cluster.trace.totals
+
+
+def test_what_the_coordinator_runs_itself_sends_nothing() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    with strategy.scope():
+        assert sd.function(lambda x: x + 1.0)(MEGABYTE).shape == MEGABYTE.shape
+    assert ("chief:0", "bytes_sent") not in strategy.cluster.trace.totals

@@ -142,7 +142,7 @@ class WorkerLoop:
     def _post(
         self, source: Task, target: Task, kind: str, size_bytes: float, arrived: Callable[[ClosureCall], None], closure: ClosureCall
     ) -> None:
-        if size_bytes > PACKET_BYTES:
+        if size_bytes > PACKET_BYTES and source is not target:
             Parcel(self.world.transport, self.world.routes.leg(source, target, kind, size_bytes, closure), arrived, closure.unheard)
         else:
             self.world.routes.post(source, target, kind, arrived, closure, closure.unheard)
