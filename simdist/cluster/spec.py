@@ -19,7 +19,7 @@ from typing import TypeAlias, cast
 from simdist.arguments import shown, whole_number
 from simdist.errors import InvalidArgumentError, did_you_mean
 
-__all__ = ["ClusterSpec", "JobTasks"]
+__all__ = ["ClusterSpec", "JobTasks", "require_different_addresses"]
 
 # What describes the tasks of one job: how many, their addresses in order, or addresses by index.
 JobTasks: TypeAlias = int | Sequence[str] | Mapping[int, str]
@@ -155,6 +155,26 @@ class ClusterSpec:
 
     def __repr__(self) -> str:
         return f"ClusterSpec({self.as_dict()!r})"
+
+
+def require_different_addresses(spec: ClusterSpec) -> None:
+    """Refuse a cluster in which two tasks would listen on one address: on machines the second of them could not start.
+
+    Raises:
+        InvalidArgumentError: they have the same address.
+
+    Example:
+        >>> require_different_addresses(ClusterSpec({"worker": ["a:1", "b:1"], "ps": ["c:1"]}))
+    """
+    tasks: dict[str, str] = {}
+    for job in spec.jobs:
+        for index in spec.task_indices(job):
+            address = spec.task_address(job, index)
+            first = tasks.setdefault(address, f"{job}:{index}")
+            if address and first != f"{job}:{index}":
+                raise InvalidArgumentError(
+                    f"{first} and {job}:{index} have the same address, {address!r}. Give each task a host or a port of its own."
+                )
 
 
 def _checked_jobs(cluster: object) -> dict[str, dict[int, str]]:

@@ -18,7 +18,16 @@ from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import ArrayLike, DType, DTypeLike, HostArray, jax_array, native, present_value, supports_jax_array
 from simdist.program.values import snapshot
 
-__all__ = ["canonical", "kept_dtype", "narrowed", "numbers_for_jax", "require_known", "require_numbers", "require_unmasked"]
+__all__ = [
+    "WIDER_THAN_JAX",
+    "canonical",
+    "kept_dtype",
+    "narrowed",
+    "numbers_for_jax",
+    "require_known",
+    "require_numbers",
+    "require_unmasked",
+]
 
 NO_NUMBERS = ("str", "bytes", "object", "datetime64", "timedelta64", "void", "record")
 WIDER_THAN_JAX = ("float96", "float128", "complex192", "complex256")  # numpy.longdouble and its relative, as machines call them

@@ -16,6 +16,7 @@ from simdist import debugging
 from simdist import hardware as models
 from simdist.arguments import known_word, require_arguments, require_function, shown, whole_number
 from simdist.cluster import ClusterResolver, ClusterSpec, SimpleClusterResolver
+from simdist.cluster.spec import require_different_addresses
 from simdist.errors import FailedPreconditionError, InvalidArgumentError, did_you_mean
 from simdist.faults.schedule import Faults
 from simdist.hardware import Device, DiskModel, Network, device_for
@@ -91,8 +92,8 @@ class Cluster(Uncopied, instead="Take cluster.trace, which can, or cluster.fresh
         disks: a `DiskModel` for the disk of every task, or a mapping from job to `DiskModel`; default ``hardware.nvme``.
 
     Raises:
-        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, hardware or disks for a job that does
-            not exist, or JAX devices that cannot work together.
+        InvalidArgumentError: an unknown word for numerics or engine, a spec that makes no sense, two tasks with one address, hardware or
+            disks for a job that does not exist, or JAX devices that cannot work together.
         FailedPreconditionError: hardware, numerics, JAX devices, disks or isolation that the engine could not honour.
         ModuleNotFoundError: isolated=True without the package flatbuffers.
         TypeError: a seed that is no whole number, isolated= that is no bool, or hardware, disks or a network of another type.
@@ -136,6 +137,7 @@ class Cluster(Uncopied, instead="Take cluster.trace, which can, or cluster.fresh
         self.isolated = _checked_isolation(isolated, engine)
         given = spec.cluster_spec() if isinstance(spec, ClusterResolver) else spec
         self.spec = given if isinstance(given, ClusterSpec) else ClusterSpec(given)
+        require_different_addresses(self.spec)
         self.seed = whole_number(seed, "seed")
         self.hardware = _checked_hardware(hardware, self.spec)
         self.network = network if network is not None else models.ethernet_10g

@@ -37,7 +37,7 @@ from simdist.variables.aggregation import (
     synchronization_of,
 )
 from simdist.variables.arithmetic import Arithmetic
-from simdist.variables.first_value import first_value
+from simdist.variables.first_value import checked_dtype, first_value
 from simdist.variables.initial_shards import Initializer, Partitioning, initial_shards, takes_partitions
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.overlapping import Overlapping
@@ -60,7 +60,7 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
         trainable: whether optimizers should change it; default True, and False with ON_READ.
         synchronization: when copies are aggregated; AUTO is ON_WRITE.
         aggregation: how replicas' values become one; default NONE.
-        dtype: default: that of the value, floats as float32 and integers as int32.
+        dtype: default: that of the value, floats as float32 and integers as int32. A wider float is warned of, unless JAX has x64 on.
         shape: default: that of the value. An initial value that is a function of `partition_shape` and `partition_offset` is then
             called for each shard alone.
         per_worker_variable: True gives every worker of a `ParameterServerStrategy` a copy of its own (`PerWorkerVariable`).
@@ -69,7 +69,7 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
         InvalidArgumentError: no initial value or one that only a step knows, numbers that the dtype cannot hold, another shape, MEAN for
             integers, SUM for truth values, a trainable variable with ON_READ or one of each worker, or an unknown synchronization or
             aggregation.
-        TypeError: the name is no text, or `trainable` neither True nor False.
+        TypeError: the name is no text, the dtype none that JAX has, or `trainable` neither True nor False.
 
     Example:
         >>> import simdist as sd
@@ -110,6 +110,7 @@ class Variable(Reachable, Scatter, Overlapping, Arithmetic):
                 f"The variable {self.name!r} is trainable, and {what} gives each replica a value of its own, which no "
                 "optimizer could keep equal. Use trainable=False, or another synchronization."
             )
+        dtype = checked_dtype(self.name, dtype)
         if shape is not None and takes_partitions(initial_value):
             self.shape, self.dtype = tuple(shape), str(canonical(0, self.name, dtype or "float32").dtype)
             scope, make = current_scope(), cast("Initializer", initial_value)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simdist.cluster import ClusterSpec
+from simdist.cluster.spec import require_different_addresses
 from simdist.errors import InvalidArgumentError
 
 
@@ -116,3 +117,10 @@ def test_a_list_of_tasks_that_would_fill_the_memory_is_refused_and_the_rest_stay
     assert spec.task_indices("worker") == [0, 10**9]
     assert spec.as_dict() == {"worker": {0: "a:1", 10**9: "b:1"}}
     assert len(ClusterSpec({"worker": {999_999: "a:1"}}).job_tasks("worker")) == 1_000_000
+
+
+def test_two_tasks_with_one_address_make_no_cluster() -> None:
+    spec = ClusterSpec({"worker": ["a:1", "b:1"], "ps": ["a:1"]})
+    with pytest.raises(InvalidArgumentError, match=r"worker:0 and ps:0 have the same address, 'a:1'. Give each task"):
+        require_different_addresses(spec)
+    require_different_addresses(ClusterSpec({"worker": ["", "", "a:1", "a:2"]}))  # what has no address is not in the way of another

@@ -91,3 +91,21 @@ def test_trainable_variable_is_not_synchronised_on_read() -> None:
 def test_mean_of_booleans_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="MEAN"):
         sd.Variable(True, aggregation=sd.VariableAggregation.MEAN)
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("float64", "float32"), (np.float64, "float32"), ("complex128", "complex64")])
+def test_digits_that_were_asked_for_and_are_lost_are_warned_of(dtype: Any, kept: str) -> None:
+    with pytest.warns(UserWarning, match=rf"'rate' was asked for as (float64|complex128) and is {kept}.*jax_enable_x64"):
+        rate = sd.Variable(0.1, name="rate", dtype=dtype)
+    assert rate.dtype == kept
+
+
+def test_wide_numbers_without_a_word_for_their_dtype_and_whole_ones_are_not_warned_of() -> None:
+    assert sd.Variable(np.float64(0.1)).dtype == "float32"
+    assert sd.Variable(1, dtype="int64").dtype == "int32"
+
+
+@pytest.mark.parametrize("dtype", ["foo", "str", object, 5, "float128"])
+def test_dtype_that_nobody_has_names_the_variable(dtype: Any) -> None:
+    with pytest.raises(TypeError, match=r"dtype of the variable 'rate' is .*expected one of numbers that JAX has, such as 'float32'"):
+        sd.Variable(1.0, name="rate", dtype=dtype)
