@@ -128,7 +128,8 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
 
         The messages that bring it there and its result back take their latency. Arrays among its arguments, if they are more than a
         packet (1,460 bytes) together, travel from the chief to the worker each time that it is sent: give large data as per-worker
-        datasets. So do the arrays of its result, and updates of the chief's variables, on the way back.
+        datasets. So do the arrays of its result, and updates of the chief's variables, on the way back. The trace shows both as
+        `transfer`, on the lane of the worker.
 
         Args:
             fn: a step under ``@sd.function``, or a plain function, which runs untraced on the worker. It may call steps, and

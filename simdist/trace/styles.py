@@ -45,6 +45,7 @@ SPAN_STYLES = {
     "compute": SpanStyle("#0072b2"),
     "update": SpanStyle("#009e73"),
     "apply": SpanStyle("#5fc9a8"),
+    "transfer": SpanStyle("#b59fd8"),
     "copy": SpanStyle("#94a8c9"),
     "checkpoint": SpanStyle("#a89f91"),
     "collective": SpanStyle("#cc79a7"),

@@ -103,6 +103,33 @@ def test_the_bytes_are_seen_on_their_way() -> None:
     assert flights(cluster) == []
 
 
+def seen_on_the_worker(cluster: sd.Cluster) -> list[tuple[str, float, float]]:
+    spans = cluster.trace.spans.where(lane="worker:0")
+    shown = sorted((span.start_s, span.end_s, span.name) for span in spans if span.category in ("transfer", "closure"))
+    return [(name, start_s, end_s) for start_s, end_s, name in shown]
+
+
+def test_the_trace_shows_when_bytes_travelled_and_what_waited_for_them() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 1}, network=sd.hardware.Network(bandwidth=BANDWIDTH, latency=LATENCY_S))
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
+    for _ in range(2):
+        coordinator.schedule(sd.function(lambda x: 2.0 * x), args=(MEGABYTE,))
+    coordinator.join()
+    travel_s, parts = LATENCY_S + MEGABYTE.nbytes / BANDWIDTH, seen_on_the_worker(cluster)
+    names = [f"{what}closure {number}" for number in (0, 1) for what in ("arguments of ", "", "reply of ")]
+    assert [name for name, _, _ in parts] == names
+    assert [end_s - start_s for name, start_s, end_s in parts if " of " in name] == pytest.approx([travel_s] * 4)
+    assert [end_s for _, _, end_s in parts[:-1]] == pytest.approx([start_s for _, start_s, _ in parts[1:]])
+    path = cluster.trace.critical_path()
+    assert path.waited_s == pytest.approx(0.0, abs=1e-12) and path.seconds["transfer"] == pytest.approx(4 * travel_s)
+
+
+def test_a_paused_worker_has_the_bytes_when_they_are_there_and_reads_them_later() -> None:
+    cluster, began_s = trained(MEGABYTE, befall=lambda cluster: cluster.faults.pause("worker:0", at=5e-4, until=5e-3))
+    ((_, start_s, end_s), closure) = seen_on_the_worker(cluster)
+    assert (start_s, end_s, closure[1], began_s[0]) == pytest.approx((0.0, LATENCY_S + MEGABYTE.nbytes / BANDWIDTH, 5e-3, 5e-3))
+
+
 def test_what_comes_after_the_word_that_it_was_given_away_is_not_run() -> None:
     """Bytes are slower than words: the worker was only cut off from the other side, and is heard again before they have come."""
     slow = sd.hardware.Network(bandwidth=1e4, latency=LATENCY_S)  # the bytes take 100 s

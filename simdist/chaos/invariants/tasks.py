@@ -71,7 +71,7 @@ def _was_left_behind(run: ScenarioRun, task: str, given_up_s: float, until_s: fl
     return bool(unheard) or not run.processes.is_up(task, given_up_s)
 
 
-ENDED_BY_OTHERS = {"compute", "apply", "wait"}  # by the device, and by the last who came
+ENDED_BY_OTHERS = {"compute", "apply", "wait", "transfer"}  # by the device, by the last who came, and by links
 
 
 def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _paused_is_silent(evidence: Evidence) -> Iterator[str]:
                 continue
             # A device has a queue; a collective is there for all of them from the moment in which the last one has come.
             sent = span.name == "variables of a survivor" or (span.category == "checkpoint" and span.name.startswith("receive "))
-            others = span.category in ("collective", "apply") or sent  # begun by others
+            others = span.category in ("collective", "apply", "transfer") or sent  # begun by others
             begins = still.covers(span.start_s) and not others
             ends = still.covers(span.end_s) and span.category not in ENDED_BY_OTHERS
             if begins or ends:

@@ -6,7 +6,9 @@ on its way, its sender is called.
 
 from __future__ import annotations
 
-from simdist.runtime.simulated.legs import Leg, Legs
+from collections.abc import Callable
+
+from simdist.runtime.simulated.legs import Content, Leg, Legs
 from simdist.runtime.simulated.task import Task
 from simdist.runtime.simulated.transport import Arrived, Transport
 from simdist.simulation.network import Flow, QuietFlows
@@ -20,15 +22,17 @@ class Parcel:
     Args:
         transport: sends it.
         leg: its way and its bytes; what it is about is the leg's content.
-        arrived: is called with that when all bytes have come.
+        came: is called with that, and when they were sent in virtual seconds, when all bytes have come.
+        arrived: is called with that when the target reads it, which is later only where it is paused.
         unheard: the same where it is lost.
     """
 
-    def __init__(self, transport: Transport, leg: Leg, arrived: Arrived, unheard: Arrived) -> None:
+    def __init__(self, transport: Transport, leg: Leg, came: Callable[[Content, float], None], arrived: Arrived, unheard: Arrived) -> None:
         self.transport = transport
         self.leg = leg
         self.ends = leg.source, leg.target
         self.processes = leg.source.process, leg.target.process
+        self.came = came
         self.arrived = arrived
         self.unheard = unheard
         self.flows: list[Flow | QuietFlows] = []
@@ -65,6 +69,7 @@ class Parcel:
     def _arrived(self, _: object) -> None:
         if self.open:
             self._close()
+            self.came(self.leg.content, self.began_s)
             self._read(None)
 
     def _read(self, _: object) -> None:

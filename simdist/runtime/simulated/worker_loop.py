@@ -140,12 +140,19 @@ class WorkerLoop:
         return closure
 
     def _post(
-        self, source: Task, target: Task, kind: str, size_bytes: float, arrived: Callable[[ClosureCall], None], closure: ClosureCall
+        self, source: Task, target: Task, kind: str, size_bytes: int, arrived: Callable[[ClosureCall], None], closure: ClosureCall
     ) -> None:
         if size_bytes > PACKET_BYTES and source is not target:
-            Parcel(self.world.transport, self.world.routes.leg(source, target, kind, size_bytes, closure), arrived, closure.unheard)
+            leg = self.world.routes.leg(source, target, kind, size_bytes, closure)
+            came = partial(self._came, "arguments" if kind == "closure" else "reply", size_bytes)
+            Parcel(self.world.transport, leg, came, arrived, closure.unheard)
         else:
             self.world.routes.post(source, target, kind, arrived, closure, closure.unheard)
+
+    def _came(self, what: str, size_bytes: int, closure: ClosureCall, began_s: float) -> None:
+        """Record bytes that have passed the links; what reads them has waited for them."""
+        kind = self.world.trace.kind(self.task.name, "transfer", what + " of closure {closure}", {"bytes": int, "closure": int})
+        closure.cause = self.world.trace.add(kind, began_s, self.world.clock.now, size_bytes, closure.number, closure.cause)
 
     def _arrived(self, closure: ClosureCall) -> None:
         if closure.ordinal <= self.unwanted:
