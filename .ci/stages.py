@@ -296,6 +296,21 @@ def kept_bytecode() -> Iterator[None]:
 
 
 @contextmanager
+def deleted_temporary_files() -> Iterator[None]:
+    """Deletes at the end what examples and tests have left among the temporary files: a run leaves hundreds of folders."""
+    with tempfile.TemporaryDirectory(prefix="simdist-tests-", ignore_cleanup_errors=True) as folder:
+        before = os.environ.get("TMPDIR")
+        os.environ["TMPDIR"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["TMPDIR"]
+            else:
+                os.environ["TMPDIR"] = before
+
+
+@contextmanager
 def no_guard() -> Iterator[None]:
     yield
 
@@ -344,7 +359,7 @@ def main(arguments: list[str]) -> int:
     os.chdir(ROOT)
     started = time.monotonic()
     chosen = [[stage for stage in wave if not names or stage.name in names] for wave in waves]
-    with kept_bytecode():
+    with deleted_temporary_files(), kept_bytecode():
         outcomes = [outcome for wave in chosen for outcome in run_wave(wave)]
     print_table(outcomes, time.monotonic() - started)
     return 1 if verdict(outcomes) == "failed" else 0
