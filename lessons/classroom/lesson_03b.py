@@ -12,8 +12,19 @@ from classroom.answers import a_number
 from classroom.exercise import Exercise
 from classroom.schedules import schedule_problem
 from classroom.values import described, listed
+from simdist.collectives import TopK
 
-__all__ = ["WHY_LOST", "WHY_PACKS", "WHY_SAME_BITS", "WHY_SLOW_CABLE", "first_exercise", "second_exercise", "third_exercise"]
+__all__ = [
+    "WHY_FEWER_BYTES",
+    "WHY_LOST",
+    "WHY_PACKS",
+    "WHY_SAME_BITS",
+    "WHY_SLOW_CABLE",
+    "first_exercise",
+    "fourth_exercise",
+    "second_exercise",
+    "third_exercise",
+]
 
 # -- what the predictions explain ---------------------------------------------------------------------------------------
 
@@ -48,10 +59,18 @@ leaves in the middle of the compute, and when the compute ends almost half of th
 large compared with the product of latency and bandwidth, small compared with a large model.
 """
 
+WHY_FEWER_BYTES = """
+In a ring all-reduce each worker sends nearly two gradients, however many workers there are: what it passes on has been added up. In an
+all-gather each worker passes on the messages of all others, as they are: n - 1 of them. So a message that is 50 times smaller saves a
+factor of 2 / (0.02 n) = 100 / n: 12.5 with 8 workers, and 1.6 with 64. `OneBit` saves nothing there. Compressors whose messages can be
+added save the same with any number of workers.
+"""
+
 # -- the runs -----------------------------------------------------------------------------------------------------------
 
 NUMBERS = np.array([1e8, 1, -1e8, 1], np.float32)
 EXACT_SUM = 2
+TOP_WORKERS, SQUARE = 16, (1000, 1000)
 SIZE_BYTES = 10e6
 
 
@@ -90,6 +109,17 @@ def as_slow_as_hierarchical_copy(factor: float) -> str | None:
     return f"with the factor {factor:g} the ring takes {ring_ms:.2f} ms, and hierarchical copy {copy_ms:.2f} ms."
 
 
+def a_tenth_of_a_ring(fraction: float) -> str | None:
+    """A fraction with which an all-gather of TopK has a tenth of the bytes of a ring without it, up to 2 per cent."""
+    if not 0 < fraction <= 1:
+        return f"{fraction:g} is no fraction: give a number above 0, and at most 1."
+    ring_bytes = 2 * (TOP_WORKERS - 1) / TOP_WORKERS * np.prod(SQUARE) * 4
+    sent_bytes = (TOP_WORKERS - 1) * TopK(fraction).bytes_on_wire(SQUARE)
+    if abs(sent_bytes / ring_bytes - 0.1) <= 0.002:
+        return None
+    return f"with the fraction {fraction:g} a worker sends {sent_bytes / 1e6:.3g} MB, and {ring_bytes / 1e6:.3g} MB without a compressor."
+
+
 first_exercise = Exercise(
     "Give an order of the four ranks in which float32 additions give exactly 2.",
     adds_exactly,
@@ -120,4 +150,15 @@ third_exercise = Exercise(
         "The ring takes 0.14 + 1.75 f milliseconds; hierarchical copy takes 6.05 + f.",
     ),
     why="Below it the ring is faster; above it the algorithm that sends the least over the slow link.",
+)
+
+fourth_exercise = Exercise(
+    "Give a fraction with which 16 workers send a tenth of what they send without a compressor.",
+    a_number("parts of the whole", a_tenth_of_a_ring),
+    hints=(
+        "How many messages does a worker send in an all-gather of 16, and how many gradients is one message? A position takes as many "
+        "bytes as a number.",
+        "15 messages of 2 f gradients each, and 2 * 15 / 16 gradients without a compressor: the ratio is 16 f.",
+    ),
+    why="With n workers the ratio is n f: a fraction that saves much with few workers saves nothing with many.",
 )

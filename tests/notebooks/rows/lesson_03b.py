@@ -69,4 +69,16 @@ ROWS = {
         ],
         slow=True,
     ),
+    "fourth_exercise": Rows(
+        right=[0.00625, 0.1 / 16, np.float64(0.00630)],
+        wrong=[
+            (0.01, "with the fraction 0.01 a worker sends 1.2 MB, and 7.5 MB without a compressor"),
+            (0.00615, "a worker sends 0.738 MB"),
+            (0.1, "a worker sends 12 MB"),
+            (0, "0 is no fraction"),
+            (1.5, "1.5 is no fraction"),
+            (-0.00625, "is no fraction"),
+            ("0.00625", "without quotes"),
+        ],
+    ),
 }
