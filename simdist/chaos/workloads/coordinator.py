@@ -4,6 +4,7 @@ What is scheduled is a word of letters, one a closure, and `j` for a join:
 
     s   a traced step: reads, computes a gradient, updates the servers
     p   a plain function
+    b   a plain function that takes and gives more bytes than a packet has
     z   a plain function that sleeps in virtual time
     r   a plain function that raises an error of its own
     x   a plain function that exits, as `sys.exit` does
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Coordinator", "ClosureError", "excuses_of_servers"]
 
 NAP_S = 3e-4
+LARGE = np.ones(250_000, np.float32)
 
 
 class ClosureError(Exception):
@@ -57,7 +59,9 @@ class Coordinator(Workload):
                 letters.append(letter)
                 odds.append(weight)
         words = ["".join(dice.pick(letters, odds) for _ in range(dice.whole(1, 12))) for _ in range(dice.whole(1, 3))]
-        return {"script": "j".join(words), "callers": 2 if dice.chance(0.08) else 1}
+        large = dice.part("bytes")
+        script = "".join("b" if letter in "pz" and large.chance(0.5) else letter for letter in "j".join(words))
+        return {"script": script, "callers": 2 if dice.chance(0.08) else 1}
 
     def jobs(self, scenario: Scenario) -> dict[str, int]:
         jobs = {"worker": scenario.workers, "ps": scenario.servers}
@@ -140,7 +144,13 @@ class _Loop:
             self.weights = sd.Variable(START, name="weights")
             self.count = sd.Variable(np.float32(0.0), name="count")
         self.iterator = iter(self.coordinator.create_per_worker_dataset(lambda: batches(6)))
-        self.functions: dict[str, Callable[..., object]] = {"p": lambda: 7, "z": self._sleep, "r": _raise, "x": lambda: sys.exit(3)}
+        self.functions: dict[str, Callable[..., object]] = {
+            "p": lambda: 7,
+            "b": np.negative,
+            "z": self._sleep,
+            "r": _raise,
+            "x": lambda: sys.exit(3),
+        }
         weights, count = self.weights, self.count
 
         @sd.function
@@ -163,7 +173,7 @@ class _Loop:
                 if letter == "s":
                     value = self.coordinator.schedule(self.step, args=(self.iterator,))
                 else:
-                    value = self.coordinator.schedule(self.functions[letter])
+                    value = self.coordinator.schedule(self.functions[letter], args=(LARGE,) if letter == "b" else ())
                 break
             except ClosureError as error:
                 self._raised(error)
