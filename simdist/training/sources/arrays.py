@@ -13,7 +13,9 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.array_slicing import convert_to_sliceable, train_validation_split
 
 from simdist.arguments import number, shown
+from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerIterator
 from simdist.data import Dataset
+from simdist.data.iterator import DatasetIterator
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import Tree
 from simdist.program.narrowing import require_unmasked
@@ -139,9 +141,16 @@ def _require_equal_rows(caller: str, parts: Tree) -> None:
 
 
 def _strange(caller: str, leaf: object) -> TypeError:
-    called = " It is a function: pass what it returns." if callable(leaf) else ""
     return TypeError(
         f"{caller} takes arrays, an sd.Dataset, an sd.DatasetCreator, a generator, a keras.utils.PyDataset, a DataLoader of torch or a "
-        f"tf.data.Dataset; got {type(leaf).__name__}.{called} Make a dataset of other iterables: sd.Dataset.from_iterable(iterable), whose "
-        "elements are batches (x, y)."
+        f"tf.data.Dataset; got {type(leaf).__name__}. {_remedy(leaf)}"
     )
+
+
+def _remedy(leaf: object) -> str:
+    if isinstance(leaf, (PerWorkerDataset, PerWorkerIterator)):
+        return "Its elements live on the workers: pass the function that makes the dataset, sd.DatasetCreator(lambda context: dataset)."
+    if isinstance(leaf, DatasetIterator):
+        return "Pass the dataset of which it is an iterator."
+    called = "It is a function: pass what it returns. " if callable(leaf) else ""
+    return f"{called}Make a dataset of other iterables: sd.Dataset.from_iterable(iterable), whose elements are batches (x, y)."

@@ -216,3 +216,16 @@ def test_a_list_of_numbers_of_any_library_is_an_array(kind: str) -> None:
     expected = linear(plain).evaluate(X, Y, sample_weight=weights, verbose=0, return_dict=True)["loss"]
     assert model.evaluate(X, Y, sample_weight=listed, verbose=0, return_dict=True)["loss"] == pytest.approx(expected, rel=1e-5)
     assert model.fit(X, Y, sample_weight=listed, verbose=0, batch_size=len(X)).history["loss"] == pytest.approx([expected], rel=1e-5)
+
+
+def test_what_is_iterated_elsewhere_is_refused_with_what_to_pass() -> None:
+    model = servers()
+    rows = sd.Dataset.from_tensor_slices((X, Y)).batch(4)
+    per_worker = sd.ClusterCoordinator(model.distribute_strategy).create_per_worker_dataset(rows)
+    for given, remedy in (
+        (per_worker, r"got PerWorkerDataset\. .*sd\.DatasetCreator"),
+        (iter(per_worker), r"sd\.DatasetCreator"),
+        (iter(rows), r"got DatasetIterator\. Pass the dataset of which"),
+    ):
+        with pytest.raises(TypeError, match=remedy):
+            model.fit(given, verbose=0)
