@@ -15,7 +15,7 @@ from simdist.arguments import name_of_function
 from simdist.coordinator.handed_out import NumberedBatches
 from simdist.coordinator.known_steps import keep_step, known_step
 from simdist.coordinator.options import CoordinatorOptions
-from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator, PipelineNumber
+from simdist.coordinator.per_worker import PerWorker, PerWorkerDataset, PerWorkerIterator, PerWorkerResource, PipelineNumber
 from simdist.coordinator.refusals import second_step
 from simdist.coordinator.remote_value import RemoteValue, Result
 from simdist.coordinator.sent_values import sent
@@ -51,7 +51,8 @@ class Closure:
     `key` is equal for calls of one step with the same arguments, of one strategy; None where that is not known. `resuming` are the
     arguments whose positions count, and `taken` the iterators, with their pipelines, of each worker that has run the closure;
     `handed_out` are the batches that it takes by number; `begun` is the worker that was sent it last; `drawn` as of `WorkerStep`;
-    `jax_settings` are those in which it was scheduled, and in which its Python runs; `argument_bytes` as of `WorkerStep`.
+    `jax_settings` are those in which it was scheduled, and in which its Python runs; `argument_bytes` as of `WorkerStep`;
+    `has_resources` says whether there are per-worker resources among the arguments.
     """
 
     strategy: ParameterServerStrategy
@@ -71,6 +72,7 @@ class Closure:
     drawn: dict[int, Drawn] = field(default_factory=dict[int, Drawn])
     jax_settings: Sequence[OpenSetting] = ()
     argument_bytes: int = 0
+    has_resources: bool = False
 
     def may_be_tried_again(self) -> bool:
         """Whether a closure of which a message was lost is run once more; not for ever, as the way may never open again."""
@@ -159,7 +161,8 @@ class Closure:
         assert isinstance(self.fn, StepFunction)
         bind = self.fn.bind if self.strategy.replicas is None else partial(self.strategy.replicas.bind, self.fn)
         with self._running_on(worker):
-            call = bind(self.args, self.kwargs, lambda leaf: self._resolved(leaf, worker))
+            args, kwargs = self._with_resources(worker)
+            call = bind(args, kwargs, lambda leaf: self._resolved(leaf, worker))
         if isinstance(call, ReplicaCalls):
             call.align(self._resumed(worker))
         self._note_taken(worker)
@@ -182,7 +185,9 @@ class Closure:
     def _has_run_out(self, worker: Worker) -> OutOfRangeError:
         empty = " Where its share has no rows at all (there may be more workers than rows), repeat() does not help: give each worker some."
         counted = worker.steps or isinstance(self.fn, StepFunction)  # what a plain function takes by itself is no step
-        steps = f"; the worker has taken {worker.steps} steps, of all its datasets together" if counted else ""
+        steps = (
+            f"; the worker has taken {worker.steps} step{'' if worker.steps == 1 else 's'}, of all its datasets together" if counted else ""
+        )
         return OutOfRangeError(
             f"The dataset of {worker.name} has run out{steps}. Schedule fewer {'steps' if counted else 'closures'}, or end the dataset "
             f"with .repeat().{'' if worker.steps else empty}"
@@ -218,6 +223,14 @@ class Closure:
             running_closure.replaced(RunningClosure(self.result.number, worker.name, self.strategy, self.strategy.engine, take_step)),
         ):
             yield
+
+    def _with_resources(self, worker: Worker) -> tuple[tuple[object, ...], dict[str, object]]:
+        """The arguments, with what the worker has made of resources: parts of the structure, as it may be a dict of arrays, say."""
+        if not self.has_resources:
+            return self.args, self.kwargs
+        return jax.tree_util.tree_map(
+            lambda leaf: self._resolved(leaf, worker) if isinstance(leaf, PerWorkerResource) else leaf, (self.args, self.kwargs)
+        )
 
     def _resolved(self, leaf: object, worker: Worker) -> object:
         if not isinstance(leaf, PerWorker):
@@ -275,7 +288,10 @@ def new_closure(
             f"{fn.name} was scheduled inside of `with jax.enable_x64(...)`, and servers apply its updates later, outside. Set the width of "
             'numbers for the whole program, before the cluster is made: jax.config.update("jax_enable_x64", True).'
         )
-    key = (weakref.ref(strategy), (structure, settings), *numbers) if len(numbers) == len(leaves) else None
+    # What a resource contains may change, by functions that are given it.
+    has_resources = any(isinstance(leaf, PerWorkerResource) for leaf in leaves)
+    is_known = len(numbers) == len(leaves) and not has_resources
+    key = (weakref.ref(strategy), (structure, settings), *numbers) if is_known else None
     if isinstance(fn, StepFunction) and not fn.traces:
         note_names(fn.fn)
     resuming = tuple([leaf for leaf in leaves if isinstance(leaf, PerWorkerIterator) and leaf.dataset.resume])
@@ -294,6 +310,7 @@ def new_closure(
         handed_out=handed_out,
         jax_settings=settings.opened if isinstance(fn, StepFunction) else open_settings(),  # what is traced depends on no others
         argument_bytes=bytes_of_arrays(leaves) if len(numbers) < len(leaves) else 0,
+        has_resources=has_resources,
     )
 
 

@@ -271,6 +271,9 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
     def create_per_worker_resource(self, fn: Callable[[], object]) -> PerWorkerResource:
         """Something that each worker makes by calling `fn`; made again when it comes back.
 
+        A plain function is given the object itself. A step is given one that consists of arrays, numbers and containers of these, as they
+        are when it begins.
+
         Raises:
             TypeError: `fn` is not a function.
         """

@@ -92,6 +92,9 @@ def test_a_dataset_that_has_run_out_is_an_error_that_names_the_worker(strategy: 
     ):
         closure.link(worker, closure.bind(worker))
     assert running_closure.get() is None
+    worker.steps = 1
+    with pytest.raises(OutOfRangeError, match="has taken 1 step, of all"):
+        closure.link(worker, closure.bind(worker))
 
 
 def test_a_dataset_that_has_run_out_in_a_plain_function_is_the_same_error(strategy: sd.ParameterServerStrategy) -> None:

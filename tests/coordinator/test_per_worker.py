@@ -37,6 +37,26 @@ def test_a_resource_is_made_once_on_each_worker_and_again_after_a_restart(cluste
     assert sorted(uses(2)) == [1, 3]
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_step_takes_resources_apart(devices: int, cluster: sd.Cluster) -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster, devices_per_worker=devices))
+    resource = coordinator.create_per_worker_resource(lambda: {"rows": [np.float32([1, 2]), (np.float32(3), None)], "scale": 2.0})
+    step = sd.function(lambda own, more: {"scaled": own["rows"][0] * own["scale"] + more, "rest": own["rows"][1]})
+    for more in (1.0, 2.0, 2.0):
+        value = coordinator.schedule(step, args=(resource, np.float32(more))).fetch()
+        assert value["scaled"].tolist() == [2 + more, 4 + more] and value["rest"] == (3.0, None)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_step_takes_what_a_resource_contains_now(devices: int) -> None:
+    coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}), devices_per_worker=devices))
+    resource = coordinator.create_per_worker_resource(lambda: {"scale": 2.0})
+    read = sd.function(lambda own: own["scale"])
+    assert [coordinator.schedule(read, args=(resource,)).fetch() for _ in range(2)] == [2.0, 2.0]
+    coordinator.schedule(lambda own: own.update(scale=5.0), args=(resource,))
+    assert coordinator.schedule(read, args=(resource,)).fetch() == 5.0
+
+
 def test_a_resource_must_be_made_by_a_function(coordinator: sd.ClusterCoordinator) -> None:
     with pytest.raises(TypeError, match="takes a function without arguments; got dict"):
         coordinator.create_per_worker_resource({})  # pyright: ignore[reportArgumentType]
