@@ -16,7 +16,7 @@ What is sent together is one operation: `operands` of one replica, and `outputs`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Protocol
@@ -218,9 +218,15 @@ def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, collectiv
     results = _collective.bind(*primals, collective=collective)
     if all(type(tangent) is ad.Zero for tangent in tangents):
         return results, [ad.Zero(result.aval.to_tangent_aval()) for result in results]
-    given = [ad.instantiate_zeros(tangent) for tangent in tangents]
     kind = "all_reduce" if collective.kind == SPARSE_SUM else collective.kind
-    return results, _collective.bind(*given, collective=replace(collective, kind=kind, label="derivative"))
+    arrays = min(len(collective.operands), len(collective.outputs))  # of whole numbers and truth values there are no derivatives
+    kept = [number for number in range(arrays) if jnp.issubdtype(collective.operands[number].dtype, jnp.inexact)]
+    given = [ad.instantiate_zeros(tangent) for number, tangent in enumerate(tangents) if number % arrays in kept]
+    operands, outputs = ([avals[n] for n in range(len(avals)) if n % arrays in kept] for avals in (collective.operands, collective.outputs))
+    derived = replace(collective, kind=kind, operands=tuple(operands), outputs=tuple(outputs), label="derivative")
+    each: Iterator[jax.Array] = iter(_collective.bind(*given, collective=derived) if given else ())
+    zeros = [ad.Zero(result.aval.to_tangent_aval()) for result in results]
+    return results, [next(each) if number % arrays in kept else zero for number, zero in enumerate(zeros)]
 
 
 def _transpose(cotangents: Sequence[Tangent], *operands: object, collective: Collective) -> Results:

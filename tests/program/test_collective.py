@@ -136,3 +136,21 @@ def test_launched_mains_whose_losses_depend_on_different_collectives_do_not_add_
         sd.errors.InvalidArgumentError, match=r"worker:0 came to all_reduce of float32\[\] \(number 0 of its step\), but worker:1"
     ):
         run.join()
+
+
+def counted(context: Any, row: Any) -> Any:
+    """Whole numbers beside numbers with a derivative, in one collective each."""
+    total, count, positive = context.all_reduce("sum", (row**2, (8 * row).astype(jnp.int32), row > 0.5))
+    every, whole = context.all_gather((row, (8 * row).astype(jnp.int32)), axis=0)
+    return (total * count * positive).sum() * (1 + row.sum()) + (every * whole).sum()
+
+
+def counted_of_all(rows: Any) -> Any:
+    whole = (8 * X).astype(np.int32)
+    total = ((rows**2).sum(axis=0) * whole.sum(axis=0) * (X > 0.5).sum(axis=0)).sum()
+    return sum(total * (1 + row.sum()) + (rows * whole).sum() for row in rows)
+
+
+def test_whole_numbers_in_a_collective_have_no_derivative_and_the_numbers_beside_them_have_theirs() -> None:
+    found = in_replicas(lambda context, row: jax.grad(lambda x: counted(context, x))(row))
+    assert np.stack(found) == pytest.approx(np.asarray(jax.grad(counted_of_all)(jnp.asarray(X))), rel=1e-5)
