@@ -9,6 +9,7 @@ What is sent together is one operation: `operands` of one replica, and `outputs`
     all_reduce         k arrays -> their k sums over the replicas
     all_gather         k arrays -> n x k arrays, those of replica 0 first; lengths may differ (`padded_gather`: what travels then)
     broadcast          k arrays -> those of replica 0
+    reduce             k arrays -> their k sums at replica 0, and zeros at the others: the derivative of a broadcast
     reduce_scatter     n x k arrays -> k sums: of what all replicas have for this one
     sparse_all_reduce  ids and rows of a table, or all of it -> the sum of the tables (`simdist.program.sparse_sums`); a single replica's
                        says which gradients are rows, and nothing runs
@@ -88,7 +89,7 @@ class Collective:
     """A collective of a traced step: its kind, its operands and its options.
 
     Args:
-        kind: one of the five above.
+        kind: one of the six above.
         operands: what this replica gives.
         outputs: what it gets.
         num_replicas: members.
@@ -208,8 +209,14 @@ def require_outside_of_inner_programs(jaxpr: jex_core.Jaxpr) -> None:
             require_outside_of_inner_programs(inner)
 
 
-TRANSPOSED = {"all_reduce": "all_reduce", "all_gather": "reduce_scatter", "reduce_scatter": "all_gather"}
-"""What a cotangent passes through; the cotangent of what replica 0 sends to all is not asked for: no step differentiates it."""
+TRANSPOSED = {
+    "all_reduce": "all_reduce",
+    "all_gather": "reduce_scatter",
+    "reduce_scatter": "all_gather",
+    "broadcast": "reduce",
+    "reduce": "broadcast",
+}
+"""What a cotangent passes through."""
 Tangent = jax.Array | ad.Zero
 Results = list[jax.Array]
 
@@ -231,8 +238,6 @@ def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, collectiv
 
 def _transpose(cotangents: Sequence[Tangent], *operands: object, collective: Collective) -> Results:
     given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
-    if collective.kind not in TRANSPOSED:
-        raise NotImplementedError(f"A {collective.kind} between replicas cannot be differentiated; use all_reduce or all_gather.")
     kind, operands, outputs = TRANSPOSED[collective.kind], collective.outputs, collective.operands
     backwards, weight = replace(collective, kind=kind, operands=operands, outputs=outputs), collective.loss_weight
     if weight == 1.0:

@@ -139,10 +139,11 @@ def _combination(collective: Collective, schedule: Schedule | None, given: tuple
             return list(arrays)
         assert schedule is not None
         sums = added(schedule, [arrays[rank * count : (rank + 1) * count] for rank in range(ranks)])
-        return [_scaled(total, scale) for total in sums]
+        totals = [_scaled(total, scale) for total in sums]
+        return totals + [jnp.zeros_like(total) for total in totals] * (ranks - 1) if collective.kind == "reduce" else totals
 
     kernel = _kernel(f"{ranks} ranks", collective, schedule, _end_to_end(given), scale, run)
-    if collective.kind != "reduce_scatter":
+    if collective.kind not in ("reduce", "reduce_scatter"):
         return Combination(schedule, kernel, given, (kernel.out_avals,), True)
     share = len(kernel.out_avals) // ranks
     writes = tuple([kernel.out_avals[rank * share : (rank + 1) * share] for rank in range(ranks)])

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, cast
 
 from simdist.arguments import END_S, known_word, number, shown, whole_number
-from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
+from simdist.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER
 from simdist.collectives.base import Algorithm, Schedule, Transfer
 from simdist.collectives.choose import CANDIDATES, choose
 from simdist.collectives.in_racks import RackFigures, seconds_in_racks
@@ -262,7 +262,12 @@ class GroupCommunication:
         return RackFigures(network.latency, network.bandwidth, uplink_bandwidth, hop_latency_s, inside[0] or 0.0, inside[1] or float("inf"))
 
 
-USUAL = {"all_gather": ALL_GATHER["ring"], "broadcast": BROADCAST["binomial"], "reduce_scatter": REDUCE_SCATTER["ring"]}
+USUAL = {
+    "all_gather": ALL_GATHER["ring"],
+    "broadcast": BROADCAST["binomial"],
+    "reduce": REDUCE["binomial"],
+    "reduce_scatter": REDUCE_SCATTER["ring"],
+}
 
 
 def reducer_plan(devices: tuple[str, ...], reducer_device: str, keeps_sum: bool) -> CollectivePlan:

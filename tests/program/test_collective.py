@@ -154,3 +154,39 @@ def counted_of_all(rows: Any) -> Any:
 def test_whole_numbers_in_a_collective_have_no_derivative_and_the_numbers_beside_them_have_theirs() -> None:
     found = in_replicas(lambda context, row: jax.grad(lambda x: counted(context, x))(row))
     assert np.stack(found) == pytest.approx(np.asarray(jax.grad(counted_of_all)(jnp.asarray(X))), rel=1e-5)
+
+
+@pytest.mark.parametrize(("launched", "order"), [(True, 1), (False, 2)])
+def test_what_flows_back_from_the_value_of_the_first_replica_flows_to_it(launched: bool, order: int) -> None:
+    def of_first(strategy: Any) -> list[Any]:
+        with strategy.scope():
+            of_each, of_first_alone = sd.VariableSynchronization.ON_READ, sd.VariableAggregation.ONLY_FIRST_REPLICA
+            kept = sd.Variable(np.zeros(3, np.float32), trainable=False, synchronization=of_each, aggregation=of_first_alone)
+            weight = sd.Variable(np.ones(3, np.float32))
+        rows = strategy.distribute_values_from_function(lambda context: X[context.replica_id_in_sync_group])
+
+        def of(row: Any) -> Any:
+            kept.assign(row * weight.value)
+            first = sd.get_replica_context().merge_call(lambda _: kept.value * 1.0)  # type: ignore[union-attr]
+            return (first**3).sum() * (1 + (row * weight.value).sum())
+
+        def replica_fn(row: Any) -> Any:
+            def loss() -> Any:
+                return of(row) if order == 1 else (sd.value_and_grad(lambda: of(row), [weight])()[1][0] ** 2).sum()
+
+            return sd.value_and_grad(loss, [weight])()[1][0]
+
+        return [np.asarray(part) for part in strategy.local_results(strategy.run(replica_fn, args=(rows,)))]
+
+    if launched:
+        run = sd.Cluster({"worker": NUM}).launch(lambda: of_first(sd.MultiWorkerMirroredStrategy()))
+        run.join()
+        found = [part for _, parts in sorted(run.results.items()) for part in parts]
+    else:
+        found = of_first(sd.MirroredStrategy(NUM))
+
+    def whole(weights: Any) -> Any:
+        return sum(((X[0] * weights[0]) ** 3).sum() * (1 + (row * weight).sum()) for row, weight in zip(X, weights, strict=True))
+
+    function = whole if order == 1 else lambda weights: (jax.grad(whole)(weights) ** 2).sum()
+    assert np.stack(found) == pytest.approx(np.asarray(jax.grad(function)(jnp.ones((NUM, 3)))), rel=1e-4)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.collectives import ALL_REDUCE, REDUCE_SCATTER
+from simdist.collectives import ALL_REDUCE, REDUCE, REDUCE_SCATTER
 from simdist.program.collective import Collective
 from simdist.program.values import Aval, aval_of
 from simdist.runtime.combining import Combination, Combinations, added
@@ -79,6 +79,13 @@ def test_a_reduce_scatter_gives_each_rank_its_share_of_the_sums() -> None:
     sums = results(made, parts)
     assert not made.is_shared and [len(avals) for avals in made.writes] == [1] * RANKS
     assert [total.tolist() for total in sums] == [[3, 0], [3, 3], [3, 6]]
+
+
+def test_a_reduce_gives_the_first_rank_the_sums_and_the_others_zeros() -> None:
+    parts = [[np.float32([rank, 1]), np.float32(rank)] for rank in range(RANKS)]
+    made = combination("reduce", parts, REDUCE["binomial"].schedule(RANKS))
+    assert not made.is_shared and made.writes == (tuple(aval_of(array) for array in parts[0]),) * RANKS
+    assert [total.tolist() for total in results(made, parts)] == [[3, 3], 3, [0, 0], 0, [0, 0], 0]
 
 
 def test_combinations_are_made_once_for_each_schedule_type_and_scale() -> None:

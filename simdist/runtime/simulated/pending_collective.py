@@ -26,7 +26,7 @@ from simdist.trace.records import NO_CAUSE
 
 __all__ = ["Participants", "PendingCollective"]
 
-NEED_ALL = ("all_gather", "reduce_scatter")
+NEED_ALL = ("all_gather", "reduce_scatter", "reduce")
 UNEVEN = ("all_gather", SPARSE_SUM)
 
 
