@@ -36,12 +36,14 @@ class Participants(Protocol):
     Attributes:
         members: all, by rank.
         active: the ranks of those that still take part.
+        numbers: at how many collectives each has arrived, by rank.
         queue: collectives to which all have come; the first one's bytes travel.
     """
 
     world: World
     members: list[Member]
     active: list[int]
+    numbers: list[int]
     communication: Communication
     plans: CollectivePlans
     queue: list[PendingCollective]
@@ -126,12 +128,27 @@ class PendingCollective:
 
     def missing(self) -> list[str]:
         """The replicas that have not arrived."""
-        return [self._name(rank) for rank in self.group.active if rank not in self.arrivals]
+        return [self._name(rank) for rank in self._missing_ranks()]
+
+    def _missing_ranks(self) -> list[int]:
+        return [rank for rank in self.group.active if rank not in self.arrivals]
 
     def down(self) -> list[str]:
         """Those of them whose tasks are down."""
         members, tasks = self.group.members, self.group.world.tasks
-        return [self._name(rank) for rank in self.group.active if rank not in self.arrivals and not tasks[members[rank].task].alive]
+        return [self._name(rank) for rank in self._missing_ranks() if not tasks[members[rank].task].alive]
+
+    def start_again_s(self) -> float:
+        """When the last of their mains starts again that has failed; 0 where none has."""
+        starts_again_s = self.group.world.starts_again_s
+        return max([starts_again_s.get(self.group.members[rank].task, 0.0) for rank in self._missing_ranks()], default=0.0)
+
+    def not_again(self) -> list[str]:
+        """Those of them that have never come, and whose mains have yet to start again, as the main of one that has come has done."""
+        members, started_s = self.group.members, self.group.world.started_again_s
+        last_s = max([started_s.get(members[rank].task, 0.0) for rank in self.arrivals], default=0.0)
+        waited_for = [rank for rank in self._missing_ranks() if not self.group.numbers[rank]]
+        return [self._name(rank) for rank in waited_for if started_s.get(members[rank].task, 0.0) < last_s]
 
     def _process_of(self, rank: int) -> tuple[Task, Incarnation]:
         task = self.group.world.tasks[self.group.members[rank].task]

@@ -183,6 +183,7 @@ class SimulatedRun:
             if isinstance(error.__cause__, SystemExit) and self.world.preemptions.give_back(task):
                 return  # it starts again on another machine, if there is one
             delay_s = BACK_OFF_S * min(2.0 ** self.restarts[task.name], 32.0)
+            self.world.starts_again_s[task.name] = self.world.now + delay_s
             self.world.clock.after(delay_s, self._again, (task, process))
         else:
             self._give_up(task, error if self.restart == "never" else _too_often(task, error))
@@ -206,6 +207,8 @@ class SimulatedRun:
     def _start_again(self, task: Task) -> None:
         if task.name in self._awaited:
             self.world.serving_mains.started_again((self, task.name))
+        self.world.starts_again_s.pop(task.name, None)
+        self.world.started_again_s[task.name] = self.world.now
         task.draws = 0  # a process that starts again counts from the beginning, unless it restores how far it was
         self._start(task)
 

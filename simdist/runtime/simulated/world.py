@@ -109,6 +109,8 @@ class World(CrashesAndRestarts):
         self.trace.gauges.append(self._gauges)
         self.chief = self.tasks["chief:0"]
         self.mains = {name: [] for name in devices}
+        self.starts_again_s: dict[str, float] = {}  # when launched mains start again that have failed, by task
+        self.started_again_s: dict[str, float] = {}  # when launched mains have started again for the last time, by task
         self.serving_mains = ServingMains()
         self.failing_steps = FailingSteps(self.clock)
         self.chief_is_launched = False

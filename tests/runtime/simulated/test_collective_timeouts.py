@@ -31,6 +31,12 @@ class Waiting:
     def down(self) -> list[str]:
         return []
 
+    def start_again_s(self) -> float:
+        return 0.0
+
+    def not_again(self) -> list[str]:
+        return []
+
     def fail(self, error: BaseException) -> None:
         self.errors.append(error)
 
@@ -65,6 +71,48 @@ def test_a_main_whose_partner_is_down_for_longer_than_the_time_out_starts_again_
     run.join()
     assert run.results == {"worker:0": 2.0, "worker:1": 2.0}
     assert told and all("worker:1 did not come, and worker:1 is down" in text for text in told), told
+
+
+def restarts_after(crashes: list[tuple[str, float]], busy_s: float) -> tuple[dict[str, float], dict[str, int]]:
+    """The results and restarts of two mains with a time-out of half a second, of which one computes for so long in its first step."""
+    cluster = sd.Cluster({"worker": 2})
+    for task, at in crashes:
+        cluster.faults.crash(task, at=at, restart_after=0.01)
+
+    def main() -> float:
+        strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(timeout_seconds=0.5))
+        strategy.reduce("sum", np.float32(1.0), axis=None)
+        is_first = cluster.now < 1.0
+        sd.sleep(busy_s if is_first and strategy.worker_index else 0.1)
+        return float(strategy.reduce("sum", np.float32(strategy.worker_index + 1.0), axis=None))
+
+    run = cluster.launch(main, restart="always")
+    run.join()
+    return run.results, run.restarts
+
+
+@pytest.mark.parametrize("busy_s", [0.1, 0.7, 3.0])
+def test_a_main_that_starts_again_at_once_waits_for_those_that_do_so_later(busy_s: float) -> None:
+    """The others wait a second and more before they start again, and one that is busy has yet to hear of the crash."""
+    results, restarts = restarts_after([("worker:0", 0.05)], busy_s)
+    assert results == {"worker:0": 3.0, "worker:1": 3.0}
+    assert restarts["worker:1"] == 1 and restarts["worker:0"] <= 3
+
+
+def test_a_main_that_does_not_come_though_it_has_started_again_is_no_fault() -> None:
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.crash("worker:0", at=0.05, restart_after=0.01)
+
+    def main() -> float:
+        strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(timeout_seconds=0.5))
+        total = float(strategy.reduce("sum", np.float32(1.0), axis=None))
+        sd.sleep(50.0 if strategy.worker_index else 0.1)
+        return total + float(strategy.reduce("sum", np.float32(1.0), axis=None))
+
+    run = cluster.launch(main, restart="always")
+    with pytest.raises(sd.errors.DeadlineExceededError, match=r"worker:1 did not come\. Look at what it does"):
+        run.join()
+    assert run.restarts["worker:0"] <= 7
 
 
 def test_without_a_time_out_it_waits_only_where_a_task_may_be_silent() -> None:
