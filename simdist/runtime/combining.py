@@ -245,9 +245,21 @@ def _shapes(avals: Sequence[Aval]) -> str:
     return ", ".join(str(list(aval.shape)) for aval in avals[:8]) + ", ..." * (len(avals) > 8)
 
 
+def _can_be_joined(one: Aval, other: Aval) -> bool:
+    """Whether two arrays can be joined along some axis."""
+    if one.dtype != other.dtype or len(one.shape) != len(other.shape):
+        return False
+    return sum(length != other_length for length, other_length in zip(one.shape, other.shape, strict=True)) <= 1
+
+
 def _remedy(one: Collective, other: Collective) -> str:
     """What the user can do about two collectives that do not agree."""
     if one.kind == other.kind == "all_gather" and len(one.operands) == len(other.operands):
+        if not all(map(_can_be_joined, one.operands, other.operands)):
+            return (
+                "What is joined has one dtype and as many axes everywhere, and other lengths along the axis of the call alone, which is "
+                "the same in all mains. Cast or reshape the values."
+            )
         return (
             "A main writes its step down before it knows the lengths of the others, so what it gathers in a step must have one shape. "
             "Return the value from the step and use strategy.gather, which joins different lengths; or pad it to a common length."

@@ -10,7 +10,7 @@ import pytest
 from simdist.collectives import ALL_REDUCE, REDUCE, REDUCE_SCATTER
 from simdist.program.collective import Collective
 from simdist.program.values import Aval, aval_of
-from simdist.runtime.combining import Combination, Combinations, added
+from simdist.runtime.combining import Combination, Combinations, added, disagreement
 
 RANKS = 3
 RING = ALL_REDUCE["ring"].schedule(RANKS)
@@ -86,6 +86,16 @@ def test_a_reduce_gives_the_first_rank_the_sums_and_the_others_zeros() -> None:
     made = combination("reduce", parts, REDUCE["binomial"].schedule(RANKS))
     assert not made.is_shared and made.writes == (tuple(aval_of(array) for array in parts[0]),) * RANKS
     assert [total.tolist() for total in results(made, parts)] == [[3, 3], 3, [0, 0], 0, [0, 0], 0]
+
+
+@pytest.mark.parametrize(
+    ("other", "advice"), [(np.int32([1, 2]), "Cast"), (np.ones((2, 3), np.float32), "reshape"), (np.ones(3, "f"), "gather")]
+)
+def test_what_cannot_be_joined_whatever_its_length_is_not_to_be_padded(other: Any, advice: str) -> None:
+    avals = [(aval_of(array),) for array in (np.float32([1, 2]), other)]
+    one, another = (Collective("all_gather", own, own * 2, 2) for own in avals)
+    error = str(disagreement("worker:0", one, "worker:1", another, 0))
+    assert advice in error and ("pad it" in error) == (advice == "gather")
 
 
 def test_combinations_are_made_once_for_each_schedule_type_and_scale() -> None:
