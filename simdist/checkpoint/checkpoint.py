@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -41,7 +42,7 @@ class Checkpoint(Nest):
 
     A checkpoint is a directory, whole or absent, that Orbax reads without simdist. It holds whole values: they are restored into any
     number of shards, servers, workers or replicas. Random streams of steps are part of it. In launched mains every main calls `save`
-    and `restore`, and the chief writes.
+    and `restore`, and the chief writes. Of a main that names another directory nothing is in it: it may be removed, as in TensorFlow.
 
     Each object is an attribute, too. An attribute that is set later is saved as well, and gets what the last restore has for it.
 
@@ -272,6 +273,7 @@ class Checkpoint(Nest):
         found = collected(objects, mains, {"save_counter": self.save_counter}, waiting)
         self._last = LastSave(mains, str(path), take_back)
         if not mains.is_chief:
+            _make_directory(path.parent)
             saved()
             return str(path)
         try:
@@ -331,6 +333,12 @@ def _text_of(path: PathLike) -> str:
     if not text:
         raise InvalidArgumentError("The path of a checkpoint is empty. Give a directory and a beginning of names, such as 'backup/ckpt'.")
     return text
+
+
+def _make_directory(directory: Path) -> None:
+    """The directory that a main names which writes nothing: programs for TensorFlow, where all mains write, remove it after the save."""
+    with suppress(OSError):  # nothing is lost with it
+        directory.mkdir(parents=True, exist_ok=True)
 
 
 def _require_outside(what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,23 @@ def test_a_chief_whose_disk_is_full_ends_the_save_with_an_error_and_the_others_g
 
     assert launched(main, disks=DiskModel(capacity=10.0)) == ["full", "saved"]
     assert listed(tmp_path) == []
+
+
+def test_a_main_that_is_not_the_chief_removes_its_directory_as_in_tensorflow(tmp_path: Path) -> None:
+    def main() -> Any:
+        strategy = sd.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            checkpoint = sd.Checkpoint(v=variable(1.0))
+        directory = tmp_path if strategy.is_chief else tmp_path / "temporary" / "ckpt"
+        manager = sd.CheckpointManager(checkpoint, directory, max_to_keep=1)
+        for _ in range(2):
+            manager.save()
+            if not strategy.is_chief:
+                shutil.rmtree(directory)
+        return manager.latest_checkpoint == str(directory / "ckpt-2")
+
+    assert launched(main) == [True, True]
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"ckpt-2", "temporary"}
 
 
 def test_mains_that_save_different_objects_are_refused(tmp_path: Path) -> None:
