@@ -16,6 +16,7 @@ import traceback
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 from simdist.arguments import flag
 from simdist.errors import notes_of
@@ -108,3 +109,8 @@ def _is_engine(filename: str) -> bool:
     if "site-packages" in path.parts:
         return path.parts[path.parts.index("site-packages") + 1] in NOT_THE_USERS
     return filename.startswith("<frozen") or Path(__file__).resolve().parent in path.resolve().parents
+
+
+def __getattr__(name: str) -> NoReturn:
+    instead = ". Write instead: sd.check_numerics(array, message)" if name == "check_numerics" else ""  # tf.debugging's
+    raise AttributeError(f"module 'simdist.debugging' has no attribute {name!r}{instead}", name=name)

@@ -3,7 +3,7 @@
 Each class is also the built-in class that a Python programmer would expect, so that ``except ValueError``
 keeps working, and each message says what was given, what was expected and what to do next.
 
-    SimdistError
+    SimdistError, which is also OpError
     ├── InvalidArgumentError     (ValueError)       an argument, a loss or a dataset is not usable
     │   └── ClosureInputError                       a worker could not make a dataset or a resource for a closure
     ├── NotFoundError            (LookupError)      a task, file or variable does not exist
@@ -37,6 +37,7 @@ __all__ = [
     "LossSumWarning",
     "LostAssignmentWarning",
     "NotFoundError",
+    "OpError",
     "OutOfRangeError",
     "ResourceExhaustedError",
     "SimdistError",
@@ -49,6 +50,10 @@ __all__ = [
 
 class SimdistError(Exception):
     """The common base of all errors of this package."""
+
+
+OpError = SimdistError
+"""The name that TensorFlow has for the common base."""
 
 
 class ConstantReadWarning(UserWarning):

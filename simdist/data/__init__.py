@@ -3,6 +3,10 @@
 Taught in lesson 08.
 """
 
+from typing import NoReturn
+
+from simdist.data.absent_names import OF_THE_PACKAGE as _OF_THE_PACKAGE
+from simdist.data.absent_names import refusal as _refusal
 from simdist.data.batch import Batch
 from simdist.data.dataset import AUTOTUNE, Dataset
 from simdist.data.iterator import DatasetIterator
@@ -22,3 +26,7 @@ __all__ = [
     "Options",
     "Table",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise _refusal("module 'simdist.data'", name, _OF_THE_PACKAGE.get(name))

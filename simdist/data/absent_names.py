@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
 
-__all__ = ["OF_DATASETS", "OF_THE_PACKAGE", "KnowsAbsentNames", "of_property", "refusal"]
+__all__ = ["OF_DATASETS", "OF_THE_PACKAGE", "OTHER_OPERATIONS", "SAME_OPERATIONS", "TYPES", "KnowsAbsentNames", "of_property", "refusal"]
 
 RECORDS = "sd.Dataset.from_files(paths, read=fn), with a function from a path to the arrays or elements of that file"
 OF_DATASETS = {
@@ -66,18 +66,65 @@ OF_THE_PACKAGE = {
     "TensorSpec": "sd.ArraySpec(shape, dtype)",
     "TextLineDataset": "sd.Dataset.from_files(paths)",
     "UnionResolver": "from simdist.cluster import UnionResolver",
+    "assert_cardinality": "nothing: a dataset may have an unknown length, and fit takes steps_per_epoch",
     "config": "nothing: devices are simulated, sd.MirroredStrategy(devices=2) has two",
     "control_dependencies": "nothing: what a step does to variables happens in the order of its lines",
+    "device": "nothing: the strategy says where variables are, and what computes",
     "distribute": "the name itself, without a module: sd.MirroredStrategy, sd.ReduceOp, sd.get_replica_context, ...",
+    "executing_eagerly": "nothing: steps are traced, and all else is eager",
     "experimental": "the name itself, without a module: sd.CommunicationOptions, sd.MinSizePartitioner, ...",
+    "gradients": "sd.value_and_grad(loss, variables)",
+    "group": "nothing: what a step does to variables happens in the order of its lines",
     "nest": "jax.tree.map(fn, structure), or jax.tree.leaves(structure)",
     "nn": "keras.ops, and sd.compute_average_loss, sd.scale_regularization_loss, sd.embedding_lookup",
+    "no_op": "nothing: what a step does to variables happens in the order of its lines",
     "print": "jax.debug.print(...) in a step, and Python's print outside",
     "random": "keras.random, with a seed=keras.random.SeedGenerator(...) of the scope",
     "summary": "keras.callbacks.TensorBoard in fit; in a loop, tensorboard.summary.Writer(folder).add_scalar(name, float(value), step)",
     "tpu": "nothing: sd.TPUStrategy(sd.TPUClusterResolver(...)) is ready when it is made",
     "train": "the name itself, without a module: sd.Checkpoint, sd.CheckpointManager, sd.latest_checkpoint, ...",
 }
+
+# TensorFlow's operations that keras.ops has under the same name, for the same arguments in their order.
+SAME_OPERATIONS = (
+    "abs add broadcast_to cast cond convert_to_tensor cos divide einsum equal exp expand_dims eye floor greater "
+    "greater_equal is_tensor less less_equal linspace logical_and logical_not logical_or matmul maximum minimum multiply negative "
+    "not_equal one_hot ones ones_like pad reshape round shape sigmoid sign sin sort sqrt square squeeze stack stop_gradient subtract "
+    "tanh tensordot tile transpose unstack vectorized_map where while_loop zeros zeros_like"
+)
+REDUCTIONS = "all any max mean min prod sum"
+NUMBER_TYPES = "bfloat16 bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32"
+OTHER_OPERATIONS = {
+    "add_n": "sum(values), Python's",
+    "argmax": "keras.ops.argmax(x, axis=0): without an axis, that of all elements",
+    "argmin": "keras.ops.argmin(x, axis=0): without an axis, that of all elements",
+    "clip_by_value": "keras.ops.clip(x, low, high)",
+    "concat": "keras.ops.concatenate(arrays, axis)",
+    "constant": "the number, or np.asarray(value, dtype)",
+    "cumsum": "keras.ops.cumsum(x, axis=0): without an axis, that of all elements",
+    "fill": "keras.ops.full(shape, value)",
+    "gather": "keras.ops.take(x, indices, axis)",
+    "identity": "the value itself",
+    "map_fn": "keras.ops.map(fn, x), or keras.ops.vectorized_map(fn, x)",
+    "newaxis": "None",
+    "numpy_function": "dataset.map(fn), which calls a function of Python",
+    "pow": "keras.ops.power(x, y)",
+    "py_function": "dataset.map(fn), which calls a function of Python",
+    "range": "keras.ops.arange(...), or sd.Dataset.range(...)",
+    "rank": "len(x.shape)",
+    "split": "keras.ops.split(x, parts, axis), where a list has the positions of the cuts, and not the sizes",
+} | {f"reduce_{name}": f"keras.ops.{name}(x, axis)" for name in REDUCTIONS.split()}
+MODULES = {
+    "io": "Python's open, os, shutil and pathlib: files are files of this machine",
+    "image": "keras.ops.image, or a function of Python in the dataset's map",
+    "linalg": "keras.ops.linalg, jax.numpy.linalg",
+    "math": "keras.ops, jax.numpy",
+    "saved_model": 'model.save("model.keras") and keras.models.load_model, or sd.Checkpoint: there is no SavedModel',
+    "strings": "a function of Python in the dataset's map, for example lambda word: str(word).lower()",
+} | {name: f"keras.{name} of `from simdist import keras`" for name in ("initializers", "losses", "metrics", "optimizers")}
+TYPES = {name: f'the word "{name}"' for name in NUMBER_TYPES.split()}
+
+OF_THE_PACKAGE.update({name: f"keras.ops.{name}" for name in SAME_OPERATIONS.split()} | OTHER_OPERATIONS | MODULES | TYPES)
 
 
 def of_property(owner: object, name: str) -> Any:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import simdist as sd
+from simdist import keras
 from simdist.data import Dataset
-from simdist.data.absent_names import OF_DATASETS, OF_THE_PACKAGE
+from simdist.data.absent_names import OF_DATASETS, OF_THE_PACKAGE, OTHER_OPERATIONS, SAME_OPERATIONS, TYPES
 
 
 @pytest.mark.parametrize("name", sorted(OF_DATASETS))
@@ -27,6 +29,25 @@ def test_a_name_that_the_package_has_not_says_what_to_write(name: str) -> None:
     assert not hasattr(sd, name)
     with pytest.raises(AttributeError, match=f"module 'simdist' has no attribute '{name}'. Write instead: "):
         getattr(sd, name)
+
+
+def test_operations_of_tensorflow_are_said_to_be_where_they_are() -> None:
+    assert [name for name in SAME_OPERATIONS.split() if not hasattr(keras.ops, name)] == []
+    for name, instead in (OTHER_OPERATIONS | TYPES).items():
+        operation = re.match(r"keras\.ops\.(\w+)", instead)
+        assert operation is None or hasattr(keras.ops, operation[1]), name
+        assert not instead.startswith("the word") or keras.backend.standardize_dtype(name) == name
+
+
+def test_modules_of_tensorflow_that_have_another_content_here_say_where_a_name_is() -> None:
+    with pytest.raises(AttributeError, match=r"'simdist.data' has no attribute 'experimental'. Write instead: the name itself"):
+        _ = sd.data.experimental
+    with pytest.raises(AttributeError, match=r"'simdist.debugging' has no attribute 'check_numerics'. Write instead: sd.check_numerics\("):
+        _ = sd.debugging.check_numerics
+    with pytest.raises(AttributeError, match=r"'simdist.debugging' has no attribute 'odd'$"):
+        _ = sd.debugging.odd
+    with pytest.raises(sd.errors.OpError):  # an `except` is not read before something fails
+        raise sd.errors.UnavailableError("gone")
 
 
 def test_other_names_get_the_error_of_python() -> None:
