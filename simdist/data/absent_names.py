@@ -39,6 +39,7 @@ OF_DATASETS = {
 
 
 RESOLVER = "an sd.Cluster, whose cluster.resolver is one, or sd.SimpleClusterResolver(...)"
+ARRAYS_OF_FILES = "orbax.checkpoint.PyTreeCheckpointer().restore(path), whose values are the arrays of a checkpoint by name"
 LAYER = "keras.layers.{} of `from simdist import keras`"
 OF_THE_PACKAGE = {
     "ClusterResolver": RESOLVER,
@@ -47,6 +48,9 @@ OF_THE_PACKAGE = {
     "CollectiveCommunication": "sd.CommunicationImplementation",
     "CsvDataset": "sd.Dataset.from_files(paths), whose elements are lines, and a map that splits them; or read=fn with a reader of CSV",
     "Discretization": LAYER.format("Discretization"),
+    "Example": RECORDS,
+    "Feature": RECORDS,
+    "Features": RECORDS,
     "FixedLengthRecordDataset": "sd.Dataset.from_files(paths, read=lambda path: np.fromfile(path, dtype).reshape(-1, length))",
     "GradientTape": "sd.value_and_grad(loss, variables)",
     "DistributedValues": "sd.PerReplica, the class of values of several replicas",
@@ -73,8 +77,12 @@ OF_THE_PACKAGE = {
     "distribute": "the name itself, without a module: sd.MirroredStrategy, sd.ReduceOp, sd.get_replica_context, ...",
     "executing_eagerly": "nothing: steps are traced, and all else is eager",
     "experimental": "the name itself, without a module: sd.CommunicationOptions, sd.MinSizePartitioner, ...",
+    "get_checkpoint_state": "sd.latest_checkpoint(directory), or the checkpoints of an sd.CheckpointManager",
     "gradients": "sd.value_and_grad(loss, variables)",
     "group": "nothing: what a step does to variables happens in the order of its lines",
+    "list_variables": ARRAYS_OF_FILES,
+    "load_checkpoint": ARRAYS_OF_FILES,
+    "load_variable": ARRAYS_OF_FILES,
     "nest": "jax.tree.map(fn, structure), or jax.tree.leaves(structure)",
     "nn": "keras.ops, and sd.compute_average_loss, sd.scale_regularization_loss, sd.embedding_lookup",
     "no_op": "nothing: what a step does to variables happens in the order of its lines",
