@@ -125,7 +125,7 @@ def stretch_picture(
         label = "mean of the runs" if not number else None
         left.errorbar(interval, np.mean(runs), standard_error(runs), fmt="o", color=LINE_COLORS[0], capsize=3, label=label)
     for panel in (left, right):
-        panel.axvline(best_s, color=ALARM_COLOR, linewidth=1, linestyle=":")
+        panel.axvline(best_s, ymax=0.75, color=ALARM_COLOR, linewidth=1, linestyle=":")  # the legend stands above it
         panel.set(xscale="log", xlabel="seconds of work between two checkpoints")
         panel.set_xticks(list(measured), [f"{interval:g}" for interval in measured])
         panel.minorticks_off()
