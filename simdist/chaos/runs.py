@@ -73,6 +73,9 @@ class ScenarioRun:
         slowness = math.prod(max(1.0, d.figures.get("factor") or 1.0) for d in self.scenario.disturbances)
         # What a task was computing when it died comes to nothing at its end, which several slow faults put off.
         self.cluster.world.clock.sleep(max(0.0, last_s - self.end_s) + QUIET_S * slowness)
+        # The end of bytes on a link that was slow for a while is put off, and brought forward again: the later one comes to nothing.
+        slow_bytes = math.prod(max(1.0, d.figures.get("bandwidth_factor") or 1.0) for d in self.scenario.disturbances)
+        self.cluster.world.clock.sleep(self.workload.message_bytes * slow_bytes / self.scenario.wires.bandwidth)
         if self.cluster.world.silence.is_expected:  # who waits for a lost message gives up
             self.cluster.world.clock.sleep(CALL_TIMEOUT_S)
         restarts_s = [(d.figures.get("restart_after") or 0.0) + d.figures.get("notice", 0.0) for d in self.scenario.disturbances]

@@ -54,6 +54,7 @@ class Workload(ABC):
         uses_disks: whether tasks use their disks, with some of its options.
         has_mains: whether it launches mains, and notes when they start and end.
         scales_s: spans of time that matter to its recovery.
+        message_bytes: of its largest message, where that takes long.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Workload(ABC):
     uses_disks: bool = False
     has_mains: bool = False
     scales_s: tuple[float, ...] = ()
+    message_bytes: float = 0.0
 
     @abstractmethod
     def draw(self, dice: Dice, scenario: Scenario) -> Options:

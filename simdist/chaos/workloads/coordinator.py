@@ -51,6 +51,7 @@ class Coordinator(Workload):
     name = "coordinator"
     weight = 3.0
     same_result = False
+    message_bytes = LARGE.nbytes
 
     def draw(self, dice: Dice, scenario: Scenario) -> Options:
         letters, odds = ["s"], [1.0]

@@ -131,11 +131,9 @@ class TrainedMains(Launched):
         if gives_up and (silent_s == inf or run.scenario.options["restart"] == "never"):
             yield UnavailableError, "a replica or bytes were missing, and the collective was given up"
         if gives_up and ends:
-            for error in (DeadlineExceededError, UnavailableError):
-                yield error, "a main gave up when another had ended, and then had no partner"
+            yield UnavailableError, "a main gave up when another had ended, and then had no partner"
         if any(other != down.task for down in deaths for other in ends):
-            for error in (DeadlineExceededError, UnavailableError):
-                yield error, "a main died when another had ended, and then had no partner"
+            yield UnavailableError, "a main died when another had ended, and then had no partner"
 
     def expected(self, scenario: Scenario) -> dict[str, np.ndarray]:
         options = scenario.options
