@@ -149,3 +149,21 @@ def test_replicas_that_make_one_once_hand_over_constants_of_their_rank() -> None
     step = sd.function(lambda: strategy.run(replica))
     with strategy.scope():
         assert [float(value) for value in strategy.local_results(step())] == [30.0, 30.0]
+
+
+def test_a_constant_of_all_replicas_is_known_as_such_by_a_trace_that_is_repeated() -> None:
+    strategy, found = sd.MirroredStrategy(2), list[sd.Variable]()
+
+    def replica() -> Any:
+        return {"number": 3, "rank": jnp.float32(sd.get_replica_context().replica_id_in_sync_group)}
+
+    @sd.function
+    def step() -> Any:
+        results = strategy.run(replica)
+        zeros = jnp.zeros(results["number"])
+        if not found:
+            found.append(sd.Variable(2.0))
+        return found[0].value + zeros.sum() + strategy.reduce("sum", results["rank"], axis=None)
+
+    with strategy.scope():
+        assert float(step()) == 3.0
