@@ -201,6 +201,32 @@ def test_layers_remember_calls_and_no_row_of_zeros(strategy: str) -> None:
     np.testing.assert_allclose(normalization.moving_mean.numpy(), (first + second) / 2, rtol=1e-5)
 
 
+class CountingTraining(plain.layers.Layer):
+    """Counts its calls in training."""
+
+    def build(self, _: Any) -> None:
+        self.calls = self.add_weight(name="calls", initializer="zeros", trainable=False)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.calls.assign_add(1.0)
+        return x
+
+
+def test_a_row_of_zeros_does_not_train_the_layers_of_a_model_whose_call_has_no_argument_training() -> None:
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.counting, self.last = CountingTraining(), plain.layers.Dense(2)
+
+        def call(self, x: Any) -> Any:
+            return self.last(self.counting(scaled(x)))
+
+    model = in_scope(sd.MirroredStrategy(2), lambda _: compiled(Model()))
+    model.fit(X[:1], Y[:1], verbose=0)
+    assert float(model.counting.calls.value) == 0.0
+
+
 # -- what is refused -------------------------------------------------------------------------------------------------------
 
 
