@@ -28,6 +28,7 @@ from simdist.variables.state import Cell, Owner, owner_of
 from simdist.variables.variable import Variable
 
 __all__ = [
+    "UNFIT",
     "VariableCells",
     "changes_each_alone",
     "is_elementwise",
@@ -43,6 +44,8 @@ VariableCells: TypeAlias = "Sequence[tuple[Variable, Cell]]"
 RANDOM = ("random_", "threefry", "rng_")
 # The states of the rules of Optax that do something else with some of the variables.
 OF_SOME = ("MaskedState", "PartitionState", "MultiTransformState")
+# The errors of masks and labels that are for other variables than they are given.
+UNFIT = (TypeError, ValueError, LookupError, AttributeError)
 # The lengths of the cut axis of large variables, where it is asked whether a rule follows from shapes.
 STAND_IN_LENGTHS = 2, 3
 
@@ -110,18 +113,16 @@ def _follows_shapes(optimizer: KerasOptimizer | GradientTransformation, cells: V
     Raises:
         TypeError, ValueError: it can do nothing with another shape.
     """
-    shards = {id(variable): (variable, cell) for variable, cell in cells if cell.range is not None}
     of_shards, of_whole = list[Aval](), list[Aval]()
-    for variable, cell in shards.values():
-        assert cell.range is not None
-        if variable.aval.size_bytes < LARGE_BYTES:
-            of_shards.append(cell.aval)
-            of_whole.append(variable.aval)
+    for variable, cell in cells:
+        if cell.range is None or variable.aval.size_bytes < LARGE_BYTES:
+            of_shards.append(cell.aval if cell.range is not None else _small(variable))
+            of_whole.append(_small(variable))
             continue
         shape, axis = cell.aval.shape, cell.range.axis
         for avals, length in zip((of_shards, of_whole), STAND_IN_LENGTHS, strict=True):
             avals.append(Aval((*shape[:axis], length, *shape[axis + 1 :]), cell.aval.dtype))
-    variables = [variable for variable, _ in shards.values()]
+    variables = [variable for variable, _ in cells]
     found = [numbers_in(_traced_for(optimizer, variables, avals)[1].jaxpr) for avals in (of_shards, of_whole)]
     return found[0] != found[1]
 
@@ -141,10 +142,8 @@ def require_independent(optimizer: KerasOptimizer | GradientTransformation, vari
         return
     try:
         slot_optimizer, closed = _traced(optimizer, variables)
-    except SimdistError:
-        raise
-    except (TypeError, ValueError) as error:
-        if is_keras_optimizer(optimizer):
+    except UNFIT as error:
+        if isinstance(error, SimdistError) or is_keras_optimizer(optimizer):
             raise
         raise unfit([variable.name for variable in variables], error) from error
     jaxpr = closed.jaxpr
@@ -179,19 +178,19 @@ def _takes_some_apart(transformation: GradientTransformation, variables: Sequenc
 
 
 def _require_no_positions(transformation: GradientTransformation, variables: Sequence[Variable]) -> None:
-    """Refuse masks and labels by the position among all variables: a server counts those that it has."""
+    """Refuse masks and labels by the position among all variables: a server counts those, and the shards, that it has."""
     of_all = _recipes(transformation, variables)
-    for owner, held in _held_by(variables).items():
-        numbers = sorted(held)
+    for owner, numbers in _lists_of(variables).items():
         try:
             found = _recipes(transformation, [variables[number] for number in numbers])
-        except (TypeError, ValueError):  # a list for all, which is refused with the server's name
+        except UNFIT:  # a list for all, or a number behind the last, which is refused with the server's name
             return
         for number, recipe in zip(numbers, found, strict=True):
             if recipe != of_all[number]:
                 raise InvalidArgumentError(
                     f"The Optax rule does something else with {variables[number].name!r} among all variables than among those of {owner[0]}"
-                    ", which applies it to these alone: its mask or its labels go by the position in the list. Let them go by the shape "
+                    f", which applies it to a list of {', '.join([variables[each].name for each in numbers[:8]])}"
+                    f"{', ...' if numbers[8:] else ''}: its mask or its labels go by the position in the list. Let them go by the shape "
                     "(lambda params: [param.ndim > 1 for param in params]), or make an optimizer for each part of the variables."
                 )
 
@@ -218,18 +217,18 @@ def changes_each_alone(optimizer: KerasOptimizer | GradientTransformation, varia
 
 
 def _are_apart(variables: Sequence[Variable]) -> bool:
-    """Whether there is an owner that has not all of the variables, or one of them in shards."""
+    """Whether an owner applies the rule to another list than that of all variables: to some of them, or to shards."""
     is_cut = any(cell.range is not None for variable in variables for cell in variable.placement.cells)
-    of_owners, whole = _held_by(variables), set(range(len(variables)))
-    return len(of_owners) > 1 and (is_cut or any(held != whole for held in of_owners.values()))
+    everything = list(range(len(variables)))
+    return is_cut or any(numbers != everything for numbers in _lists_of(variables).values())
 
 
-def _held_by(variables: Sequence[Variable]) -> dict[Owner, set[int]]:
-    """The numbers of the variables of which each owner has cells."""
-    of_owners: dict[Owner, set[int]] = {}
+def _lists_of(variables: Sequence[Variable]) -> dict[Owner, list[int]]:
+    """To what each owner applies the rule: of each of its cells the number of the variable; one of several shards is there more often."""
+    of_owners: dict[Owner, list[int]] = {}
     for number, variable in enumerate(variables):
         for cell in variable.placement.cells:
-            of_owners.setdefault(owner_of(cell), set()).add(number)
+            of_owners.setdefault(owner_of(cell), []).append(number)
     return of_owners
 
 
@@ -261,10 +260,10 @@ def _traced_for(
 
 def _refuse(optimizer: object, why: str) -> None:
     raise InvalidArgumentError(
-        f"{type(optimizer).__name__} {why}, but these variables are on different servers, each of which applies the optimizer to its own "
-        "variables alone. A norm over all gradients can be taken in the step, on the worker, before apply_gradients; so does "
+        f"{type(optimizer).__name__} {why}, but these variables are on different servers, or in shards, and each server applies the "
+        "optimizer to what it has. A norm over all gradients can be taken in the step, on the worker, before apply_gradients; so does "
         "keras.optimizers.SGD(global_clipnorm=...) (and any other of Keras) with mode='async' and no gradient_accumulation_steps. Or use "
-        "a cluster with one server, or a rule that needs one variable at a time."
+        "a cluster with one server, without a variable_partitioner, or a rule that needs one variable at a time."
     )
 
 

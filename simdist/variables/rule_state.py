@@ -14,7 +14,7 @@ from simdist.errors import FailedPreconditionError, InvalidArgumentError, Simdis
 from simdist.program.arrays import Array
 from simdist.program.saved_parts import built
 from simdist.program.tracing import active_tracer
-from simdist.variables.independence import require_independent, require_whole_or_elementwise, unfit
+from simdist.variables.independence import UNFIT, require_independent, require_whole_or_elementwise, unfit
 from simdist.variables.keras_copies import Role, begins_with_values
 from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_keras_optimizer
 from simdist.variables.layout import Layout
@@ -181,16 +181,14 @@ class RuleState:
     def _optax_slot_optimizer(self, optimizer: GradientTransformation, pairs: Sequence[tuple[Variable, Cell]]) -> SlotOptimizer:
         try:
             return optax_slot_optimizer(optimizer, pairs, self._values(pairs) if depends_on_values(optimizer, pairs) else None)
-        except SimdistError:
-            raise
-        except (TypeError, ValueError) as error:
+        except UNFIT as error:
             if [id(variable) for variable, _ in pairs] == list(map(id, self.variables)):  # `==` of variables compares their values
                 raise unfit([cell.name for _, cell in pairs], error) from error
             raise InvalidArgumentError(
                 f"The Optax rule cannot be used for {', '.join(cell.name for _, cell in pairs)}, which is what {pairs[0][1].task} holds of "
-                f"{len(self.variables)} variables: {str(error).splitlines()[0]}. Each server applies it to the variables that it has. "
-                "Give labels and masks as a function of them (lambda params: [...]), and not as a list for all; or make an optimizer for "
-                "each part of the variables."
+                f"{len(self.variables)} variables: {str(error).splitlines()[0].rstrip('.')}. Each server applies it to the variables that "
+                "it has. Give labels and masks as a function of them (lambda params: [...]), and not as a list for all; or make an "
+                "optimizer for each part of the variables."
             ) from error
 
     def _values(self, pairs: Sequence[tuple[Variable, Cell]]) -> list[Array] | None:

@@ -160,6 +160,61 @@ def test_masks_by_position_are_refused_where_each_server_has_some_of_the_variabl
         optimizer.build(variables)
 
 
+@pytest.mark.parametrize("servers", [1, 2])
+def test_masks_by_position_are_refused_where_a_server_has_several_shards_of_a_variable(servers: int) -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": servers})
+    strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(2 * servers))
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(8, np.float32), name=f"v{number}") for number in range(2)]
+        by_number = sd.Optimizer(optax.masked(optax.scale(-1.0), lambda given: [number == 0 for number in range(len(given))]))
+        by_shape = sd.Optimizer(optax.masked(optax.scale(-1.0), lambda given: [array.ndim == 1 for array in given]))
+    with pytest.raises(
+        InvalidArgumentError, match=r"something else with 'v0' .* ps:0, which applies it to a list of v0, v0, v1, v1: its mask"
+    ):
+        by_number.build(variables)
+    by_shape.build(variables)
+
+
+def test_what_needs_two_variables_is_refused_where_both_are_in_shards_on_all_servers() -> None:
+    rule = optax.stateless(lambda updates, _: [updates[1], updates[0]])
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(2))
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(8, np.float32), name=f"v{number}") for number in range(2)]
+        optimizer = sd.Optimizer(rule)
+    with pytest.raises(InvalidArgumentError, match=r"changes 'v0' by what it knows of 'v1', but these variables are .* in shards"):
+        optimizer.build(variables)
+
+
+def test_a_list_of_masks_is_refused_where_one_server_has_a_part_of_each_variable_and_another_has_not() -> None:
+    cluster = sd.Cluster({"worker": 1, "ps": 2})
+    strategy = sd.ParameterServerStrategy(cluster, variable_partitioner=sd.FixedShardsPartitioner(2))
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(8, np.float32), name="cut"), sd.Variable(np.ones(1, np.float32), name="whole")]
+        optimizer = sd.Optimizer(optax.masked(optax.scale(-1.0), [True, False]))
+    with pytest.raises(InvalidArgumentError, match="cannot be used for cut, which is what ps:1 holds of 2 variables"):
+        optimizer.build(variables)
+
+
+def third(given: list[Any]) -> list[bool]:
+    given[2]
+    return [True for _ in given]
+
+
+@pytest.mark.parametrize(
+    ("mask", "error"),
+    [(third, "list index out of range"), (lambda given: dict.fromkeys(given.keys(), True), "'list' object has no attribute 'keys'")],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_masks_of_numbers_and_names_that_are_not_there_are_refused_with_what_to_write(count: int, mask: Any, error: str) -> None:
+    strategy = servers(count)
+    with strategy.scope():
+        variables = [sd.Variable(np.ones(2, np.float32), name=f"v{number}") for number in range(2)]
+        optimizer = sd.Optimizer(optax.adamw(0.1, mask=mask))
+    with pytest.raises(InvalidArgumentError, match=rf"cannot be used for v0.*: {error}\. .* Give labels and masks as a "):
+        optimizer.build(variables)
+
+
 RATES: list[Any] = [0.1, 0.01]
 
 
