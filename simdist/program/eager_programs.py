@@ -94,12 +94,10 @@ def eager_program(program: Program, traced: Tracer, step: Callable[[Tracer], Seq
         FailedPreconditionError: a later kernel uses values of the first one again, which the Python cannot give it.
     """
     position = next((n for n, op in enumerate(program.operations) if isinstance(op, Compute)), None)
-    if position is None and has_example:  # it computes with values alone, in Python
+    if position is None:  # it computes with values alone, in Python, or with none
         position = next(n for n, op in enumerate(program.operations) if isinstance(op, (Update, TracedCollective, Check, Return)))
         nothing = Compute(kernel_of(program.name, lambda: list[jax.Array](), []), (), ())
         program = replace(program, operations=(*program.operations[:position], nothing, *program.operations[position:]))
-    if position is None:
-        return program
     first = program.operations[position]
     assert isinstance(first, Compute)
     sources, wanted = _sources(program.operations[:position]), _wanted(program)
