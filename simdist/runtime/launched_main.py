@@ -22,6 +22,7 @@ class LaunchedMain:
         serve: waits for work from other tasks until all mains have ended that do something else, and then ends this main.
         last_calls: made when the main has returned, in this order, as a part of it: it waits for what it has begun.
         endings: called when it ends, in this order, with its error or None; a crash of its process calls none of them.
+        groups: those that its strategies have joined, as its engine knows them.
     """
 
     cluster: Any
@@ -30,6 +31,7 @@ class LaunchedMain:
     serve: Callable[[], NoReturn]
     last_calls: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
     endings: list[Callable[[BaseException | None], None]] = field(default_factory=list[Callable[[BaseException | None], None]])
+    groups: list[Any] = field(default_factory=list[Any])
 
 
 launched_main: TaskLocal[LaunchedMain | None] = TaskLocal(lambda: None)

@@ -61,6 +61,7 @@ class CollectiveGroup:
         self.pending: dict[int, PendingCollective] = {}
         self.failed: dict[int, BaseException] = {}
         self.broken: BaseException | None = None
+        self.known_to = set[str]()  # the tasks whose code has got an error of it since
         world.listeners.append(self)
 
     def arrive(self, rank: int, collective: Collective, given: Bundle, cause: int, is_early: bool = False) -> Arrival:

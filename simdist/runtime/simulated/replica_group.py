@@ -57,6 +57,8 @@ class SimulatedReplicaGroup:
         try:
             results = self._run(members, local, linked, calls)
         except PASSES_WITH_TIME as error:
+            if self.collective_group is not None and self.collective_group.broken is not None:
+                self.collective_group.known_to.update([member.task for member in local])
             self.world.failing_steps.note(error)
             raise
         self.world.ledger.begin()
