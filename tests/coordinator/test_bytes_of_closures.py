@@ -92,6 +92,11 @@ def test_the_bytes_to_a_worker_that_dies_leave_the_port_to_others() -> None:
     assert began_s[0] == pytest.approx(5e-4 + (MEGABYTE.nbytes - shared_s * BANDWIDTH / 2) / BANDWIDTH)
 
 
+def test_a_worker_that_is_paused_when_the_bytes_have_come_begins_when_it_goes_on() -> None:
+    _, began_s = trained(MEGABYTE, befall=lambda cluster: cluster.faults.pause("worker:0", at=5e-4, until=5e-3))
+    assert began_s == [5e-3]
+
+
 def test_the_bytes_are_seen_on_their_way() -> None:
     cluster = sd.Cluster({"worker": 1, "ps": 1}, network=sd.hardware.Network(bandwidth=BANDWIDTH, latency=LATENCY_S))
     coordinator = sd.ClusterCoordinator(sd.ParameterServerStrategy(cluster))
@@ -204,6 +209,18 @@ def test_an_error_brings_no_bytes() -> None:
     with pytest.raises(KeyError):
         coordinator.join()
     assert ("worker:0", "bytes_sent") not in cluster.trace.totals
+
+
+def test_updates_of_a_closure_that_fails_bring_no_bytes() -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    with strategy.scope():
+        kept = sd.Variable(np.zeros(1_000, np.float32), trainable=False, synchronization="on_read", aggregation="sum")
+    step = sd.function(lambda: kept.assign_add(np.ones(1_000, np.float32)))
+    coordinator = sd.ClusterCoordinator(strategy)
+    coordinator.schedule(lambda: {}[step()])
+    with pytest.raises((KeyError, TypeError)):
+        coordinator.join()
+    assert ("worker:0", "bytes_sent") not in strategy.cluster.trace.totals and kept.numpy().sum() == 0.0
 
 
 def test_what_the_coordinator_runs_itself_sends_nothing() -> None:

@@ -52,3 +52,16 @@ def test_another_expression_is_another_recipe(other: Callable[..., Any]) -> None
 def test_the_shape_and_the_direction_of_a_table_count() -> None:
     tables = [TABLE, TABLE[::-1].copy(), TABLE.astype(np.int32)]
     assert len({found(lambda x, y, table=table: x * table)[0] for table in tables}) == 3
+
+
+def test_a_branch_differs_from_another_one_and_from_what_decides() -> None:
+    def of(function: Any) -> Any:
+        return recipes(jax.make_jaxpr(function)(1.0, 2.0), ["x", "y"])[0]
+
+    found = [
+        of(lambda x, y: jax.lax.cond(x > 0.0, lambda: y + 1.0, lambda: y + 2.0)),
+        of(lambda x, y: jax.lax.cond(x > 0.0, lambda: y + 1.0, lambda: y + 3.0)),
+        of(lambda x, y: jax.lax.cond(x > 0.0, lambda: y + 4.0, lambda: y + 2.0)),
+        of(lambda x, y: jax.lax.cond(x > 1.0, lambda: y + 1.0, lambda: y + 2.0)),
+    ]
+    assert len(set(found)) == 4 and found[0] == of(lambda x, y: jax.lax.cond(x > 0.0, lambda: y + 1.0, lambda: y + 2.0))
