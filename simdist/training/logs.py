@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import jax
 import numpy as np
 from keras.src.utils.python_utils import pythonify_logs
 
+from simdist.arguments import shown
 from simdist.errors import InvalidArgumentError
 from simdist.program.arrays import HostArray, Tree
 from simdist.strategies.base import Strategy
@@ -17,7 +18,7 @@ from simdist.training.keras_model import Logs, StrategyModel, strategy_of
 from simdist.training.metric_logs import MetricLog
 from simdist.variables.optimizer import as_variable
 
-__all__ = ["Outcome", "StepLogs", "average_logs", "metric_values", "shares_of_all"]
+__all__ = ["Outcome", "StepLogs", "average_logs", "checked_logs", "metric_values", "shares_of_all"]
 
 Shares: TypeAlias = Sequence[tuple[HostArray, Tree]]
 """Rows of each replica, and the logs of its step."""
@@ -80,6 +81,29 @@ class StepLogs:
                 result = strategy_of(self.model).observe(metric.result)
                 found.extend(result if isinstance(result, dict) else [metric.name])
         return found
+
+
+def checked_logs(logs: Tree, what: str) -> Tree:
+    """The logs that a step of the user's own returns: a dict of numbers, or of arrays.
+
+    Args:
+        logs: what it has returned as them.
+        what: the step, as the beginning of a sentence.
+
+    Raises:
+        TypeError: they are something else, such as a text, of which no mean can be taken.
+
+    Example:
+        >>> checked_logs({"loss": 0.5}, "train_step")
+        {'loss': 0.5}
+    """
+    if not isinstance(logs, dict):
+        raise TypeError(f"{what} returned {shown(logs)} as its logs; expected a dict from names to numbers, such as {{'loss': loss}}.")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(cast("Tree", logs)):
+        if not isinstance(leaf, (int, float, complex, np.generic)) and not hasattr(leaf, "dtype"):
+            name = jax.tree_util.keystr(path)
+            raise TypeError(f"{what} returned logs with {name} = {shown(leaf)}; expected a number or an array. Leave it out, or print it.")
+    return logs
 
 
 def shares_of_all(strategy: Strategy, shares: Shares) -> Shares:

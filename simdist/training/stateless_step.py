@@ -26,6 +26,7 @@ from simdist.strategies.context import get_replica_context
 from simdist.training.additive import adds_up
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel
+from simdist.training.logs import checked_logs
 from simdist.training.metric_logs import noted_results
 from simdist.training.missing_rows import MissingRows, with_rows
 from simdist.variables.aggregation import VariableAggregation, VariableSynchronization
@@ -223,6 +224,7 @@ def stateless_replica_step(model: StrategyModel, counts_alone: bool, missing: Mi
             given = own.state_of(model)
             with noted_results(model) as results:
                 logs, state = model.train_step(given, data)
+            checked_logs(logs, "train_step")
             model.simdist_state.metric_logs = results.among(logs, model.metrics_variables, given[3], state[3])
             own.keep(model, state)
         return jnp.float32(rows), jax.tree_util.tree_map(jnp.asarray, logs) if model.run_eagerly else logs

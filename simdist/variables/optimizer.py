@@ -54,7 +54,7 @@ class Optimizer(WrappedAttributes):
     Args:
         optimizer: ``keras.optimizers.SGD()`` and the like, or ``optax.adam(1e-3)`` and the like. One of Optax gets lists of arrays, in the
             order of the variables of `build` or of the first `apply_gradients`: masks and labels are lists, or functions of a list. With a
-            variable_partitioner, or several servers, these are the variables, or shards, of one server: give functions that go by the shapes.
+            variable_partitioner, or several servers, these are the variables, or shards, of one server: give functions that go by shapes.
         lazy_rows: of a table of which a step looks up rows (`sd.embedding_lookup`, ``keras.layers.Embedding``), change only the rows that
             have a gradient; the slots of others stand still meanwhile. (Keras 3 changes all rows, also on TensorFlow.) All rows change
             where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients are never

@@ -225,3 +225,23 @@ def test_a_step_without_an_optimizer_weighs_replicas_by_their_rows(replicas: int
         model.fit(X, Y, batch_size=19, epochs=2, shuffle=False, verbose=0)  # 7, 6 and 6 rows; then one, and two replicas without
     for found, wanted in zip(ours.get_weights(), expected.get_weights(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("logs", [{"loss": 0.5, "note": "text"}, {"loss": {"a": object()}}, 0.5], ids=["text", "object", "number"])
+def test_logs_that_are_no_numbers_are_refused_by_their_name(logs: Any) -> None:
+    class Wordy(keras.Sequential):
+        def train_step(self, state: Any, data: Any) -> Any:
+            return logs, state
+
+        def test_step(self, state: Any, data: Any) -> Any:
+            return logs, state
+
+    with sd.MirroredStrategy(2).scope():
+        model = Wordy(layers())
+        model.compile("sgd", "mse")
+    expected = {"train_step": model.fit, "test_step": model.evaluate}
+    for step, method in expected.items():
+        with pytest.raises(
+            TypeError, match=rf"^{step} returned (logs with .*expected a number|the number 0.5 as its logs|0.5 as its logs)"
+        ):
+            method(X, Y, verbose=0)

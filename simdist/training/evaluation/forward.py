@@ -23,6 +23,7 @@ from simdist.strategies.context import get_replica_context
 from simdist.training.arguments import explaining_fixed_batches, overrides
 from simdist.training.global_denominators import of_global_batch
 from simdist.training.keras_model import StrategyModel
+from simdist.training.logs import checked_logs
 from simdist.training.missing_rows import MissingRows, num_rows_of, with_rows
 from simdist.variables.keras_objects import KerasVariable
 from simdist.variables.optimizer import as_variable
@@ -124,7 +125,7 @@ def test_in_turn(model: StrategyModel, numbers: Sequence[int]) -> Forward:
         data = next(iterator)
         with explaining_fixed_batches(model, unpack_x_y_sample_weight(data)[0]):
             logs, (_, after, metrics) = model.test_step((_read(model.trainable_variables), given, metrics), data)
-        return logs, ([after[number] for number in numbers], metrics)
+        return checked_logs(logs, "test_step"), ([after[number] for number in numbers], metrics)
 
     return step
 

@@ -25,6 +25,7 @@ from simdist.strategies.parameter_server import ParameterServerStrategy
 from simdist.training.additive import adds_up
 from simdist.training.arguments import explaining_fixed_batches
 from simdist.training.keras_model import StrategyModel, strategy_of
+from simdist.training.logs import checked_logs
 from simdist.training.missing_targets import explained_without_targets
 from simdist.training.step import Example
 from simdist.variables.keras_objects import KerasVariable
@@ -79,7 +80,7 @@ def _probe_test(model: StrategyModel, batch: Example) -> Probe:
 
     def step(trained: Tree, state: Tree, counts: Tree, data: Tree) -> Tree:
         logs, (_, after, counted) = model.test_step((trained, state, counts), data)
-        return after, logs, counted
+        return after, checked_logs(logs, "test_step"), counted
 
     with explained_without_targets(model.name, unpack_x_y_sample_weight(batch.value())[1]):
         given = _avals(model.trainable_variables), _avals(others), _avals(metrics), _shapes(batch)
