@@ -11,6 +11,7 @@ const problem = (checked: object): string => ("problem" in checked ? String(chec
 test("bounds are said in words", () => {
   assert.equal(bounds(parameter("p", "number", "", { above: 0, at_most: 1 })), "more than 0, and at most 1");
   assert.equal(bounds(parameter("p", "number", "", { at_least: 0, unit: "s" })), "0 or more s");
+  assert.equal(bounds(parameter("p", "number", "", { at_least: 0, below: 1e15, unit: "s" })), "0 or more, and less than 1e+15 s");
   assert.equal(bounds(parameter("n", "number", "", { at_least: 1, whole: true })), "a whole number, 1 or more");
 });
 

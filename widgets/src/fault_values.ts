@@ -20,11 +20,16 @@ export function bounds({ at_least, above, at_most, below, whole, unit }: Paramet
   const limits = [
     ...(at_least !== null ? [`${at_least} or more`] : []),
     ...(above !== null ? [`more than ${above}`] : []),
-    ...(at_most !== null ? [`at most ${at_most}`] : []),
-    ...(below !== null ? [`less than ${below}`] : []),
+    ...(at_most !== null ? [`at most ${short(at_most)}`] : []),
+    ...(below !== null ? [`less than ${short(below)}`] : []),
   ];
   const text = (limits.join(", and ") || "any number") + (unit ? ` ${unit}` : "");
   return whole ? `a whole number, ${text}` : text;
+}
+
+/** A number as Python writes it: 1e+15, where JavaScript has all zeros. */
+function short(value: number): string {
+  return Math.abs(value) >= 1e9 ? value.toExponential() : String(value);
 }
 
 /** The value of one parameter; null where it is optional and nothing was entered. */
