@@ -50,8 +50,8 @@ class CommunicationOptions:
     Args:
         bytes_per_pack: gradients, and what one call of a replica's `all_reduce` is given, travel in packs, the last array first; a new one
             begins after one with more bytes than this. 0: all in one.
-        timeout_seconds: how long the first replica at a collective waits for the last, or for the main of the last that is to start again,
-            from then on; None for ever. One that cannot end because bytes
+        timeout_seconds: how long the first replica at a collective waits for the last, or for the main of the last that starts again
+            meanwhile, from then on; None for ever. One that cannot end because bytes
             were lost, or a task is paused or gone without a word, is given up after as long; with None after 30 s. Where a notebook drives
             the workers it hears their heartbeats, and gives up one that was silent for 5 s, however long this is.
         implementation: a `CommunicationImplementation`, or its name.

@@ -3,8 +3,8 @@
 With a time-out of its own, or of its strategy, it gives up when that is over and a replica has not arrived. Where a task or its bytes may
 be missing without an error, because of a fault of the plan, it waits that long as well, or `COLLECTIVE_TIMEOUT_S`.
 
-Where the main of a replica that has not come is to start again, as others did after a crash, each of these begins when it does: how long
-mains wait to start again is not up to them.
+Where the main of a replica that has not come starts again meanwhile, or is to, as others did after a crash, each of these begins when it
+does: how long mains wait to start again is not up to them, and they begin from the beginning.
 
 The error of a time-out of one's own is a `DeadlineExceededError`, as in TensorFlow. Where a fault may be why, its cause says so, and a
 launched main starts again after it with ``restart="always"``; else another attempt would mend nothing.
@@ -93,13 +93,13 @@ class CollectiveTimeouts:
         self._clock.after(self.gives_up_s - now, _timed_out, (self, self._watch, patience_s))
 
     def begin_anew(self, awaited: Awaited, timeout_s: float, expired: Callable[[Watched], None]) -> bool:
-        """Where the main of a missing replica is to start again, let the time-out begin when it does; return whether one is."""
-        start_s, now = awaited.start_again_s(), self._clock.now
-        if awaited.ranks or start_s < now:
+        """Let the time-out begin when the main of a missing replica starts again; return whether it is not over yet then."""
+        due_s, now = awaited.start_again_s() + timeout_s, self._clock.now
+        if awaited.ranks or due_s <= now:
             return False
         if expired is _timed_out:
-            self.gives_up_s = start_s + timeout_s
-        self._clock.after(start_s + timeout_s - now, expired, (self, self._watch, timeout_s))
+            self.gives_up_s = due_s
+        self._clock.after(due_s - now, expired, (self, self._watch, timeout_s))
         return True
 
     def end(self) -> None:

@@ -36,14 +36,12 @@ class Participants(Protocol):
     Attributes:
         members: all, by rank.
         active: the ranks of those that still take part.
-        numbers: at how many collectives each has arrived, by rank.
         queue: collectives to which all have come; the first one's bytes travel.
     """
 
     world: World
     members: list[Member]
     active: list[int]
-    numbers: list[int]
     communication: Communication
     plans: CollectivePlans
     queue: list[PendingCollective]
@@ -139,16 +137,23 @@ class PendingCollective:
         return [self._name(rank) for rank in self._missing_ranks() if not tasks[members[rank].task].alive]
 
     def start_again_s(self) -> float:
-        """When the last of their mains starts again that has failed; 0 where none has."""
-        starts_again_s = self.group.world.starts_again_s
-        return max([starts_again_s.get(self.group.members[rank].task, 0.0) for rank in self._missing_ranks()], default=0.0)
+        """When the last of their mains has started again, or is to; 0 where none has failed."""
+        world, members = self.group.world, self.group.members
+        tasks = [members[rank].task for rank in self._missing_ranks()]
+        return max([world.starts_again_s.get(task, world.started_again_s.get(task, 0.0)) for task in tasks], default=0.0)
 
     def not_again(self) -> list[str]:
-        """Those of them that have never come, and whose mains have yet to start again, as the main of one that has come has done."""
+        """Those of them whose mains have yet to start again, as the main of one that has come has done."""
         members, started_s = self.group.members, self.group.world.started_again_s
-        last_s = max([started_s.get(members[rank].task, 0.0) for rank in self.arrivals], default=0.0)
-        waited_for = [rank for rank in self._missing_ranks() if not self.group.numbers[rank]]
-        return [self._name(rank) for rank in waited_for if started_s.get(members[rank].task, 0.0) < last_s]
+        last_s, last = max([(started_s.get(members[rank].task, 0.0), members[rank].task) for rank in self.arrivals], default=(0.0, ""))
+        missing = {rank: members[rank].task for rank in self._missing_ranks()}
+        late = [rank for rank, task in missing.items() if started_s.get(task, 0.0) < last_s]
+        return [self._name(rank) for rank in late if not self._are_together(last, missing[rank])]
+
+    def _are_together(self, *tasks: str) -> bool:
+        """Whether the mains of these tasks have a strategy together: then none of them has to start again."""
+        groups = [group for group in self.group.world.groups if not group.is_over]
+        return any(all(task in group.processes for task in tasks) for group in groups)
 
     def _process_of(self, rank: int) -> tuple[Task, Incarnation]:
         task = self.group.world.tasks[self.group.members[rank].task]

@@ -74,6 +74,8 @@ class SimulatedRun:
 
     def _launch(self, task: Task) -> None:
         self.world.mains[task.name].append(self._restarted)
+        for known_s in (self.world.starts_again_s, self.world.started_again_s):
+            known_s.pop(task.name, None)  # of an earlier run
         if task is self.world.chief:
             self.world.chief_is_launched = True
         if not task.name.startswith("evaluator:"):

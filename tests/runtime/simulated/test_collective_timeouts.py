@@ -115,6 +115,44 @@ def test_a_main_that_does_not_come_though_it_has_started_again_is_no_fault() -> 
     assert run.restarts["worker:0"] <= 7
 
 
+def test_a_main_that_has_just_started_again_has_the_whole_time_out_for_what_it_does_before_it_comes() -> None:
+    """One starts again at once; the other hears of the crash after 0.9 s, starts again after one more, and comes 2.8 s after the begin."""
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.crash("worker:1", at=0.05, restart_after=0.01)
+
+    def main() -> float:
+        strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(timeout_seconds=2.0))
+        sd.sleep(0.0 if strategy.worker_index and cluster.now else 0.9)
+        return float(strategy.reduce("sum", np.float32(1.0), axis=None))
+
+    run = cluster.launch(main, restart="always")
+    run.join()
+    assert run.restarts == {"worker:0": 1, "worker:1": 1} and cluster.now == pytest.approx(2.8, abs=0.01)
+
+
+@pytest.mark.parametrize("in_a_second_run", [False, True])
+def test_a_restart_that_is_over_excuses_no_main_that_has_begun_anew_since_with_the_others(in_a_second_run: bool) -> None:
+    """The main that crashed starts again before that of the other worker, and keeps it waiting later, in a strategy that is new."""
+    cluster = sd.Cluster({"worker": 2})
+    cluster.faults.crash("worker:0", at=0.05, restart_after=0.01)
+
+    def first() -> float:
+        strategy = sd.MultiWorkerMirroredStrategy(communication_options=sd.CommunicationOptions(timeout_seconds=0.5))
+        sd.sleep(0.1)
+        return float(strategy.reduce("sum", np.float32(1.0), axis=None))
+
+    def late() -> float:
+        sd.sleep(0.0 if sd.TFConfigClusterResolver().task_id else 50.0)
+        return first()
+
+    if in_a_second_run:
+        cluster.launch(first, restart="always").join()
+    run = cluster.launch(late if in_a_second_run else lambda: first() + late(), restart="always")
+    with pytest.raises(sd.errors.DeadlineExceededError, match=r"worker:0 did not come\. Look at what it does"):
+        run.join()
+    assert run.restarts == dict.fromkeys(run.restarts, 0 if in_a_second_run else 1)
+
+
 def test_without_a_time_out_it_waits_only_where_a_task_may_be_silent() -> None:
     clock, waiting = Clock(), Waiting()
     timeouts = CollectiveTimeouts(waiting, clock, None)
