@@ -47,8 +47,9 @@ def checked_dtype(name: str, dtype: DTypeLike | None) -> DTypeLike | None:
         asked = kept = jnp.dtype("O")
     if asked.name in WIDER_THAN_JAX or not (jnp.issubdtype(kept, jnp.number) or jnp.issubdtype(kept, jnp.bool_)):
         raise TypeError(f"dtype of the variable {name!r} is {shown(dtype)}; expected one of numbers that JAX has, such as 'float32'.")
-    # Whole numbers lose nothing: those that do not fit are refused.
-    if kept.itemsize < asked.itemsize and jnp.issubdtype(asked, jnp.inexact):
+    # Whole numbers lose nothing: those that do not fit are refused. Python's types ask for no width: in TensorFlow `float` is float32, too.
+    has_width = dtype is not float and dtype is not complex
+    if has_width and kept.itemsize < asked.itemsize and jnp.issubdtype(asked, jnp.inexact):
         warnings.warn(
             f"The variable {name!r} was asked for as {asked.name} and is {kept.name}: JAX has no wider numbers before "
             'jax.config.update("jax_enable_x64", True), in front of all else.',

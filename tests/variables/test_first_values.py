@@ -103,6 +103,7 @@ def test_digits_that_were_asked_for_and_are_lost_are_warned_of(dtype: Any, kept:
 def test_wide_numbers_without_a_word_for_their_dtype_and_whole_ones_are_not_warned_of() -> None:
     assert sd.Variable(np.float64(0.1)).dtype == "float32"
     assert sd.Variable(1, dtype="int64").dtype == "int32"
+    assert sd.Variable(0.1, dtype=float).dtype == "float32" and sd.Variable(0.1, dtype=complex).dtype == "complex64"
 
 
 @pytest.mark.parametrize("dtype", ["foo", "str", object, 5, "float128"])
