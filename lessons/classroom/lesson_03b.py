@@ -61,7 +61,7 @@ large compared with the product of latency and bandwidth, small compared with a 
 
 WHY_FEWER_BYTES = """
 In a ring all-reduce each worker sends nearly two gradients, however many workers there are: what it passes on has been added up. In an
-all-gather each worker passes on the messages of all others, as they are: n - 1 of them. So a message that is 50 times smaller saves a
+all-gather each worker sends n - 1 messages as they are: its own, and all others but one. So a message that is 50 times smaller saves a
 factor of 2 / (0.02 n) = 100 / n: 12.5 with 8 workers, and 1.6 with 64. `OneBit` saves nothing there. Compressors whose messages can be
 added save the same with any number of workers.
 """
