@@ -111,7 +111,7 @@ OTHER_OPERATIONS = {
     "constant": "the number, or np.asarray(value, dtype)",
     "cumsum": "keras.ops.cumsum(x, axis=0): without an axis, that of all elements",
     "fill": "keras.ops.full(shape, value)",
-    "gather": "keras.ops.take(x, indices, axis)",
+    "gather": "keras.ops.take(x, indices, axis=0): without an axis, of all elements in one row",
     "identity": "the value itself",
     "map_fn": "keras.ops.map(fn, x), or keras.ops.vectorized_map(fn, x)",
     "newaxis": "None",

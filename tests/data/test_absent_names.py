@@ -39,6 +39,12 @@ def test_operations_of_tensorflow_are_said_to_be_where_they_are() -> None:
         assert not instead.startswith("the word") or keras.backend.standardize_dtype(name) == name
 
 
+@pytest.mark.parametrize("name", ["argmax", "argmin", "cumsum", "gather"])
+def test_operations_that_have_another_axis_where_none_is_given_say_so(name: str) -> None:
+    """TensorFlow takes the first one, and keras.ops all elements in one row: another result, and no error."""
+    assert "axis=0): without an axis" in OTHER_OPERATIONS[name]
+
+
 def test_modules_of_tensorflow_that_have_another_content_here_say_where_a_name_is() -> None:
     with pytest.raises(AttributeError, match=r"'simdist.data' has no attribute 'experimental'. Write instead: the name itself"):
         _ = sd.data.experimental
