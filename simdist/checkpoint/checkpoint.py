@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from simdist.checkpoint.collecting import Saved, collected
 from simdist.checkpoint.contents import REPLICA_VALUES
-from simdist.checkpoint.directory import found_in
+from simdist.checkpoint.directory import found_in, require_on_this_machine
 from simdist.checkpoint.files import Unfinished
 from simdist.checkpoint.last_save import LastSave
 from simdist.checkpoint.mains import Mains
@@ -324,7 +324,7 @@ def _text_of(path: PathLike) -> str:
     """A path as text.
 
     Raises:
-        InvalidArgumentError: an empty one.
+        InvalidArgumentError: an empty one, or an address.
         TypeError: it is no text.
     """
     text = cast("object", os.fspath(path))
@@ -332,6 +332,7 @@ def _text_of(path: PathLike) -> str:
         raise TypeError(f"The path of a checkpoint is {path!r}; expected text.")
     if not text:
         raise InvalidArgumentError("The path of a checkpoint is empty. Give a directory and a beginning of names, such as 'backup/ckpt'.")
+    require_on_this_machine(text)
     return text
 
 

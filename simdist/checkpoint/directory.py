@@ -17,8 +17,9 @@ from pathlib import Path
 from simdist.checkpoint.manifest import MANIFEST, read_manifest
 from simdist.errors import DataLossError, InvalidArgumentError
 
-__all__ = ["Found", "found_in", "latest_checkpoint", "newest_number"]
+__all__ = ["Found", "found_in", "latest_checkpoint", "newest_number", "require_on_this_machine"]
 
+ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib leaves one slash of two
 NAME = re.compile(r"^(?P<prefix>(?!\.).*)-(?P<number>\d+)$")
 
 
@@ -49,7 +50,7 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
         The path; None where the directory has no checkpoint, or does not exist. It may be damaged: `Checkpoint.restore` says so.
 
     Raises:
-        InvalidArgumentError: it is a file.
+        InvalidArgumentError: it is a file, or an address as of a cloud.
 
     Example:
         >>> import tempfile
@@ -61,6 +62,7 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
         >>> sd.latest_checkpoint(directory) == path == directory + "/ckpt-1"
         True
     """
+    require_on_this_machine(checkpoint_dir)
     found = found_in(Path(checkpoint_dir))
     return str(found[-1].path) if found else None
 
@@ -109,3 +111,16 @@ def _found(path: Path) -> Found | None:
 def _placed(damaged: Found, whole: Sequence[Found]) -> Found:
     before = [one.sequence for one in whole if one.prefix == damaged.prefix and one.number < damaged.number]
     return replace(damaged, sequence=max(before, default=0))
+
+
+def require_on_this_machine(path: str | os.PathLike[str]) -> None:
+    """Refuse the address of a file that is elsewhere, as programs for TensorFlow may have it.
+
+    Raises:
+        InvalidArgumentError: it is one.
+
+    Example:
+        >>> require_on_this_machine("backup/ckpt")
+    """
+    if ADDRESS.match(str(path)):
+        raise InvalidArgumentError(f"{str(path)!r} is an address, and checkpoints are files of this machine. Give a path of a directory.")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from simdist.arguments import flag, number, shown, whole_number
 from simdist.checkpoint.checkpoint import Checkpoint, PathLike
-from simdist.checkpoint.directory import found_in, newest_number
+from simdist.checkpoint.directory import found_in, newest_number, require_on_this_machine
 from simdist.checkpoint.files import remove
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manager_index import recover, remove_index, write_index
@@ -65,7 +65,7 @@ class CheckpointManager(
 
     Raises:
         InvalidArgumentError: max_to_keep below 1, an interval without a counter, a last step without an interval, a directory that
-            is a file, or a name with a slash.
+            is a file or an address, or a name with a slash.
         FailedPreconditionError: hours, and no cluster whose time passes.
         TypeError: `checkpoint` is no `sd.Checkpoint`, `init_fn` no function, or `step_counter` no variable.
 
@@ -101,7 +101,7 @@ class CheckpointManager(
         self.init_fn = init_fn
         self.status = RestoreStatus(None)
         self._prefix = _checked_name(checkpoint_name)
-        self._directory = _checked_directory(Path(directory))
+        self._directory = _checked_directory(directory)
         hours = keep_checkpoint_every_n_hours
         keep_every_s = None if hours is None else HOUR_S * number(hours, "keep_checkpoint_every_n_hours") or None
         mains = self._mains()
@@ -295,7 +295,9 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _checked_directory(directory: Path) -> Path:
+def _checked_directory(given: PathLike) -> Path:
+    require_on_this_machine(given)
+    directory = Path(given)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,10 @@ def test_paths_and_options_are_checked(tmp_path: Path) -> None:
                 call(path)
         with pytest.raises(InvalidArgumentError, match="is empty"):
             call("")
+    for call in (checkpoint.save, checkpoint.restore, sd.latest_checkpoint, partial(sd.CheckpointManager, checkpoint, max_to_keep=1)):
+        for address in ("gs://bucket/ckpt", Path("gs://bucket/ckpt"), "file:///ckpt"):
+            with pytest.raises(InvalidArgumentError, match="is an address, and checkpoints are files of this machine"):
+                call(address)
     with pytest.raises(TypeError, match=r"options is a dict; expected an sd\.CheckpointOptions"):
         checkpoint.save(tmp_path / "ckpt", {"enable_async": True})
     assert checkpoint.save_counter == 0 and not list(tmp_path.iterdir())
