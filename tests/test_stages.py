@@ -178,11 +178,11 @@ def test_processes_share_bytecode_where_none_may_be_beside_sources(
 def test_temporary_files_of_stages_are_deleted_at_the_end(
     stages: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = os.environ.get("TMPDIR")
+    monkeypatch.delenv("TMPDIR", raising=False)
     assert run_all(stages, monkeypatch, [python(stages, "leaves", "import tempfile; print('left:' + tempfile.mkdtemp())")]) == 0
     left = Path(capfd.readouterr().out.split("left:")[1].splitlines()[0])
     assert left.parent.name.startswith("simdist-tests-") and not left.parent.exists()
-    assert os.environ.get("TMPDIR") == before
+    assert "TMPDIR" not in os.environ
 
 
 def test_a_folder_for_bytecode_of_the_users_own_stays(stages: Any, monkeypatch: pytest.MonkeyPatch) -> None:

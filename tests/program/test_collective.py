@@ -190,3 +190,17 @@ def test_what_flows_back_from_the_value_of_the_first_replica_flows_to_it(launche
 
     function = whole if order == 1 else lambda weights: (jax.grad(whole)(weights) ** 2).sum()
     assert np.stack(found) == pytest.approx(np.asarray(jax.grad(function)(jnp.ones((NUM, 3)))), rel=1e-4)
+
+
+def test_what_flows_back_to_the_first_replica_needs_all_of_them() -> None:
+    strategy = sd.MultiWorkerMirroredStrategy(sd.Cluster({"worker": NUM}), backup_workers=1)
+    with strategy.scope():
+        kept = sd.Variable(0.0, trainable=False, synchronization="ON_READ", aggregation="ONLY_FIRST_REPLICA")
+        weight = sd.Variable(1.0)
+
+    def loss() -> Any:
+        kept.assign(weight.value)
+        return sd.get_replica_context().merge_call(lambda _: kept.value * 1.0)  # type: ignore[union-attr]
+
+    with pytest.raises(sd.errors.FailedPreconditionError, match=r"reduce of float32\[\] needs what all replicas have"):
+        strategy.run(lambda: sd.value_and_grad(loss, [weight])()[1][0])

@@ -39,6 +39,12 @@ def test_argument_that_means_nothing_is_refused(argument: dict[str, Any], error:
         sd.Cluster({"worker": 2, "ps": 1}, **argument)
 
 
+@pytest.mark.parametrize("spec", [{"worker": ["a:1", "a:1"]}, sd.SimpleClusterResolver(sd.ClusterSpec({"chief": ["a:1"], "ps": ["a:1"]}))])
+def test_two_tasks_with_one_address_make_no_cluster(spec: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"have the same address, 'a:1'"):
+        sd.Cluster(spec)
+
+
 def test_cluster_of_a_resolver_has_its_tasks() -> None:
     assert sd.Cluster(sd.SimpleClusterResolver(sd.ClusterSpec({"worker": 2, "ps": 1}))).tasks == ["chief:0", "worker:0", "worker:1", "ps:0"]
 

@@ -89,10 +89,16 @@ def test_a_reduce_gives_the_first_rank_the_sums_and_the_others_zeros() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "advice"), [(np.int32([1, 2]), "Cast"), (np.ones((2, 3), np.float32), "reshape"), (np.ones(3, "f"), "gather")]
+    ("first", "other", "advice"),
+    [
+        (np.ones(2, "f"), np.int32([1, 2]), "Cast"),
+        (np.ones(2, "f"), np.ones((2, 3), "f"), "reshape"),
+        (np.ones((2, 3), "f"), np.ones((3, 2), "f"), "reshape"),
+        (np.ones(2, "f"), np.ones(3, "f"), "gather"),
+    ],
 )
-def test_what_cannot_be_joined_whatever_its_length_is_not_to_be_padded(other: Any, advice: str) -> None:
-    avals = [(aval_of(array),) for array in (np.float32([1, 2]), other)]
+def test_what_cannot_be_joined_whatever_its_length_is_not_to_be_padded(first: Any, other: Any, advice: str) -> None:
+    avals = [(aval_of(array),) for array in (first, other)]
     one, another = (Collective("all_gather", own, own * 2, 2) for own in avals)
     error = str(disagreement("worker:0", one, "worker:1", another, 0))
     assert advice in error and ("pad it" in error) == (advice == "gather")
