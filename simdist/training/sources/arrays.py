@@ -17,6 +17,7 @@ from simdist.coordinator.per_worker import PerWorkerDataset, PerWorkerIterator
 from simdist.data import Dataset
 from simdist.data.iterator import DatasetIterator
 from simdist.errors import InvalidArgumentError
+from simdist.input.distributed_iterator import DistributedIterator
 from simdist.program.arrays import Tree
 from simdist.program.narrowing import require_unmasked
 from simdist.training.keras_model import Examples
@@ -150,7 +151,7 @@ def _strange(caller: str, leaf: object) -> TypeError:
 def _remedy(leaf: object) -> str:
     if isinstance(leaf, (PerWorkerDataset, PerWorkerIterator)):
         return "Its elements live on the workers: pass the function that makes the dataset, sd.DatasetCreator(lambda context: dataset)."
-    if isinstance(leaf, DatasetIterator):
+    if isinstance(leaf, (DatasetIterator, DistributedIterator)):
         return "Pass the dataset of which it is an iterator."
     called = "It is a function: pass what it returns. " if callable(leaf) else ""
     return f"{called}Make a dataset of other iterables: sd.Dataset.from_iterable(iterable), whose elements are batches (x, y)."

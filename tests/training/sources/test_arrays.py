@@ -226,6 +226,7 @@ def test_what_is_iterated_elsewhere_is_refused_with_what_to_pass() -> None:
         (per_worker, r"got PerWorkerDataset\. .*sd\.DatasetCreator"),
         (iter(per_worker), r"sd\.DatasetCreator"),
         (iter(rows), r"got DatasetIterator\. Pass the dataset of which"),
+        (iter(sd.MirroredStrategy(2).experimental_distribute_dataset(rows)), r"got DistributedIterator\. Pass the dataset of which"),
     ):
         with pytest.raises(TypeError, match=remedy):
             model.fit(given, verbose=0)
