@@ -59,9 +59,10 @@ class Optimizer(WrappedAttributes):
             have a gradient; the slots of others stand still meanwhile. (Keras 3 changes all rows, also on TensorFlow.) All rows change
             where the table is fewer bytes, and in a step to which launched mains bring different numbers of ids. Where gradients are never
             rows it has no effect, and warns: under `CentralStorageStrategy`, with `sync_every` and with compression. So it does where they
-            are clipped or a scale is taken off them, where a step of one replica uses them elsewhere, too, and with rules that bring
-            numbers of several rows together. One replica that runs without `sd.function` has no steps: it has no effect there, and does
-            not warn. Default False: the numbers are those of a dense gradient. It makes a difference for rules whose slots decay
+            are clipped before they are sent (in rounds servers clip, and by `clipvalue` leave them rows) or a scale is taken off them,
+            where a step of one replica uses them elsewhere, too, with rules that bring numbers of several rows together, and with those
+            that add up gradients of several steps. One replica that runs without `sd.function` has no steps: it has no effect there, and
+            does not warn. Default False: the numbers are those of a dense gradient. It makes a difference for rules whose slots decay
             (momentum, RMSprop, Adam).
 
     Raises:
@@ -166,12 +167,14 @@ class Optimizer(WrappedAttributes):
             rule.is_used_once = self._is_used_once
             operands = self._clipped(gradients, new_values, variables[0], has_scale)
             if self.lazy_rows and not self._has_warned:
-                self._has_warned = self._warned(tracer, variables, [*gradients, *new_values], operands)
+                self._has_warned = self._warned(tracer, rule, variables, [*gradients, *new_values], operands)
             tracer.update(rule, variables, operands)
 
-    def _warned(self, tracer: Tracer, variables: Sequence[Variable], sums: Sequence[jax.Array], operands: Sequence[jax.Array]) -> bool:
-        """Say for which tables `lazy_rows` has no effect; return whether there are any."""
-        whole = [variable.name for variable in variables if variable.ref() in tracer.whole_tables]
+    def _warned(
+        self, tracer: Tracer, rule: OptimizerRule, variables: Sequence[Variable], sums: Sequence[jax.Array], operands: Sequence[jax.Array]
+    ) -> bool:
+        """Say for which tables `lazy_rows` has no effect; return whether there are any. Of some the rule has said it."""
+        whole = [variable.name for variable in variables if variable.ref() in tracer.whole_tables and not rule.has_named(variable)]
         if whole or not (tracer.in_replica or tracer.num_replicas == 1) or policy_of(tracer).reads_rows:
             return warn_of_whole_tables(whole)
         changed = [variable for variable, total, operand in zip(variables, sums, operands, strict=True) if total is not operand]

@@ -33,6 +33,7 @@ from simdist.variables.row_rule import (
     leaves_rows_alone,
     warn_of_dense_updates,
     warn_of_rule_of_tables,
+    warn_of_sums_of_steps,
 )
 from simdist.variables.rule_state import RuleState
 from simdist.variables.slot_optimizer import (
@@ -93,6 +94,10 @@ class OptimizerRule(UpdateRule):
             return has_variable(self.optimizer, variable) and not is_rate
         state = {id(cell) for slot_optimizer in self.state.slot_optimizers.values() for cell in slot_optimizer.cells}
         return any(id(cell) in state for cell in variable_of(variable).placement.cells)
+
+    def has_named(self, variable: Variable) -> bool:
+        """Whether it has said of a table that lazy_rows has no effect, because of the rule."""
+        return any(self.variables[number] is variable for key in self._named for number in key)
 
     def kernel(self, group: Group, positions: Sequence[int], operand_avals: Sequence[Aval]) -> Kernel:
         """The kernel that takes the group's arrays and the gradients, and gives the group's new arrays.
@@ -189,15 +194,26 @@ class OptimizerRule(UpdateRule):
                 self._named.add(key)
                 warn_of_rule_of_tables(type(self.optimizer).__name__, changed)
             return None
-        if not self.lazy_rows and key not in self._leaves_alone:
+        is_lazy = self._is_lazy(owner, key, changed)
+        if not is_lazy and key not in self._leaves_alone:
             # Of no rows everything could be said.
             some = {cell: Aval((max(1, aval.shape[0]), *aval.shape[1:]), aval.dtype) for cell, aval in counts.items()}
             of_some, cells = self._with_counts(owner, some)
             self._leaves_alone[key] = leaves_rows_alone(of_some, [cell.aval for _, cell in cells], tables)
-        if self.lazy_rows or self._leaves_alone[key]:
+        if is_lazy or self._leaves_alone[key]:
             return slot_optimizer
-        warn_of_dense_updates(type(self.optimizer).__name__, changed)
+        if not self.lazy_rows:
+            warn_of_dense_updates(type(self.optimizer).__name__, changed)
         return None
+
+    def _is_lazy(self, owner: Owner, key: tuple[int, ...], changed: Sequence[Cell]) -> bool:
+        """Whether rows without a gradient stand still; not where a sum of several steps is applied, which other rows are in, too."""
+        if not (self.lazy_rows and self.state.slot_optimizers[owner].adds_up_steps):
+            return self.lazy_rows
+        if key not in self._named:
+            self._named.add(key)
+            warn_of_sums_of_steps(changed)
+        return False
 
     def _with_counts(self, owner: Owner, counts: Mapping[int, Aval]) -> tuple[SlotOptimizer, VariableCells]:
         """The slot optimizer of so many rows in the place of tables, which are given by identity; and its cells."""

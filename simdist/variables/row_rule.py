@@ -3,7 +3,8 @@
 SGD without momentum and Adagrad change nothing where the gradient is zero: they change the rows that have one. Slots that decay (momentum,
 RMSprop, Adam) change in every row with every update; a table that such a rule changes is changed as a whole, by the gradient with zeros
 elsewhere, so that the numbers are those of Keras and of Optax on JAX. Whether a rule is of the first kind is read from its jaxpr.
-With ``lazy_rows=True`` every element-wise rule changes only rows that have a gradient, which gives other numbers.
+With ``lazy_rows=True`` every element-wise rule changes only rows that have a gradient, which gives other numbers; except one that adds up
+the gradients of several steps, as the sum that it applies in a step has rows for which that step has no gradient.
 
 Taught in lesson 06.
 """
@@ -39,6 +40,7 @@ __all__ = [
     "warn_of_changed_sums",
     "warn_of_dense_updates",
     "warn_of_rule_of_tables",
+    "warn_of_sums_of_steps",
     "warn_of_whole_tables",
 ]
 
@@ -256,6 +258,16 @@ def warn_of_rule_of_tables(name: str, cells: Sequence[Cell]) -> None:
     warnings.warn(
         f"lazy_rows=True has no effect on {', '.join([cell.name for cell in cells])}: {name} changes rows by what it knows of others (it "
         "clips by a norm, for example), so an update changes all rows. Leave lazy_rows out, or take a rule that changes each number alone.",
+        DenseUpdateWarning,
+        stacklevel=2,
+    )
+
+
+def warn_of_sums_of_steps(cells: Sequence[Cell]) -> None:
+    """Say that lazy_rows=True has no effect with a rule that adds up the gradients of several steps."""
+    warnings.warn(
+        f"lazy_rows=True has no effect on {', '.join([cell.name for cell in cells])}: the optimizer adds up the gradients of several "
+        "steps, and rows whose gradients are from the steps before must change, too, when it applies the sum. Leave lazy_rows out.",
         DenseUpdateWarning,
         stacklevel=2,
     )

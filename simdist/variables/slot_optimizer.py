@@ -24,12 +24,15 @@ from simdist.program.jaxprs import variables_in
 from simdist.program.traces import jaxpr_of
 from simdist.program.values import Aval, aval_of
 from simdist.variables.keras_copies import UNUSED_RATE, Role, apart, copy_for
-from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, is_scaling
+from simdist.variables.keras_objects import GradientTransformation, KerasOptimizer, core_of, is_scaling
 from simdist.variables.loss_scaling import Apply, Flat, Given, scaled_apply
 from simdist.variables.state import Cell
 from simdist.variables.variable import Variable
 
 __all__ = ["SlotOptimizer", "depends_on_values", "keras_slot_optimizer", "optax_slot_optimizer", "renewed_slot_optimizer"]
+
+# Parts of Optax states: what `MultiSteps` and `apply_every` add up.
+SUMS_OF_STEPS = ("acc_grads", "grad_acc")
 
 
 @dataclass
@@ -40,12 +43,14 @@ class SlotOptimizer:
         apply: (values, state, gradients) -> (new values, new state), flat sequences of arrays (p...); what has a gradient of None is
             kept.
         roles: what each cell is for; the owner of a slot is a number among the cells that are optimized.
+        adds_up_steps: whether the state has sums of the gradients of several steps, which are applied at the last of these.
     """
 
     cells: list[Cell]
     initial: list[jax.Array]
     apply: Apply
     roles: list[Role]
+    adds_up_steps: bool = False
 
 
 def keras_slot_optimizer(
@@ -79,7 +84,7 @@ def keras_slot_optimizer(
             warnings.filterwarnings("ignore", "Gradients do not exist")
             return inner(values, old, gradients)
 
-    return SlotOptimizer(state_cells, initial, apply, roles)
+    return SlotOptimizer(state_cells, initial, apply, roles, bool(core_of(optimizer).gradient_accumulation_steps))
 
 
 def renewed_slot_optimizer(
@@ -177,7 +182,12 @@ def optax_slot_optimizer(
         is_kept = [role.kind == "slot" and gradients[role.owner] is None for role in roles[:-1]]
         return new, [*(before if kept else one for before, one, kept in zip(old[:-1], after, is_kept, strict=True)), old[-1] + 1]
 
-    return SlotOptimizer(state_cells, [*leaves, count], apply, roles)
+    return SlotOptimizer(state_cells, [*leaves, count], apply, roles, any(_is_of_sum(path) for path, _ in found))
+
+
+def _is_of_sum(path: Sequence[Any]) -> bool:
+    """Whether a leaf of an Optax state is a sum of the gradients of several steps: of `MultiSteps`, or of `apply_every`."""
+    return any(getattr(key, "name", None) in SUMS_OF_STEPS for key in path)
 
 
 def _updates_of(transformation: GradientTransformation, gradients: Flat, state: Tree, values: Flat) -> tuple[Sequence[ArrayLike], Tree]:

@@ -87,8 +87,10 @@ TOGETHER = ("optax.clip_by_global_norm",)
 
 RULES = ELEMENTWISE | WHOLE
 
-NOT_LAZY = (*WHOLE, *[name for name in ELEMENTWISE if "clipped" in name or "averaged" in name])
-"""What `lazy_rows` says nothing about: gradients that are dense by then, and averages that are put in the place of whole variables."""
+SUMS_OF_STEPS = ("SGD, accumulated", "Adagrad, accumulated", "optax.apply_every", "optax.MultiSteps")
+NOT_LAZY = (*WHOLE, *SUMS_OF_STEPS, *[name for name in ELEMENTWISE if "clipped" in name or "averaged" in name])
+"""What `lazy_rows` says nothing about: gradients that are dense by then, sums of several steps, and averages that are put in the place of
+whole variables."""
 
 SEEDS = range(12)
 

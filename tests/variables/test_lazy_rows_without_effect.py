@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import simdist as sd
@@ -71,3 +72,45 @@ def test_without_lookups_there_is_nothing_to_say() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DenseUpdateWarning)
         trained(sd.OneDeviceStrategy(), looks_up=False)
+
+
+SUMS_OF_STEPS: dict[str, Callable[[], Any]] = {
+    "Keras": lambda: keras.optimizers.SGD(1.0, gradient_accumulation_steps=2),
+    "optax.MultiSteps": lambda: optax.MultiSteps(optax.sgd(1.0), 2).gradient_transformation(),
+    "optax.apply_every": lambda: optax.chain(optax.sgd(0.5), optax.apply_every(2)),
+}
+
+
+@pytest.mark.parametrize("name", SUMS_OF_STEPS)
+def test_where_gradients_of_several_steps_are_added_up_those_of_all_rows_count(name: str) -> None:
+    strategy = sd.ParameterServerStrategy(sd.Cluster({"worker": 1, "ps": 1}))
+    with strategy.scope():
+        table, optimizer = sd.Variable(np.ones((100, 2), np.float32), name="table"), sd.Optimizer(SUMS_OF_STEPS[name](), lazy_rows=True)
+
+    @sd.function
+    def step(ids: Any) -> None:
+        _, gradients = sd.value_and_grad(lambda: sd.embedding_lookup(table, ids).sum(), [table])()
+        optimizer.apply_gradients(zip(gradients, [table], strict=True))
+
+    coordinator = sd.ClusterCoordinator(strategy)
+    with pytest.warns(DenseUpdateWarning, match="lazy_rows=True has no effect on table: the optimizer adds up the gradients of several"):
+        for row in (0, 1):  # the sum is applied in the second step, which looks up another row
+            coordinator.schedule(step, args=(np.array([row]),))
+        coordinator.join()
+    assert table.numpy()[:3, 0].tolist() == [0.5, 0.5, 1.0]
+
+
+def test_of_one_replica_it_is_said_once_that_several_steps_are_added_up() -> None:
+    with sd.OneDeviceStrategy().scope():
+        table, optimizer = sd.Variable(np.ones((100, 2), np.float32), name="table"), sd.Optimizer(SUMS_OF_STEPS["Keras"](), lazy_rows=True)
+
+    @sd.function
+    def step(ids: Any) -> None:
+        _, gradients = sd.value_and_grad(lambda: sd.embedding_lookup(table, ids).sum(), [table])()
+        optimizer.apply_gradients(zip(gradients, [table], strict=True))
+
+    with pytest.warns(DenseUpdateWarning) as found:
+        step(np.array([0]))
+        step(np.array([1]))
+    assert table.numpy()[:3, 0].tolist() == [0.5, 0.5, 1.0]
+    assert len(found) == 1 and "adds up" in str(found[0].message)
