@@ -147,7 +147,7 @@ class _Walk:
     def __init__(self, trace: EventLog) -> None:
         spans = trace.spans
         self.trace = trace
-        self.lane, self.start_s, self.end_s = spans.lane, spans.start, spans.end
+        self.lane, self.category, self.start_s, self.end_s = spans.lane, spans.category, spans.start, spans.end
         self._numbers = trace.span_numbers()
         # Read one by one, and the path may be short beside the log: views that give Python's numbers, not lists of all.
         self.starts_s, self.ends_s, self.before = self.start_s.data, self.end_s.data, self._rows_before().data
@@ -156,7 +156,7 @@ class _Walk:
         """What is on the path, the last first."""
         parts: list[Part] = []
         dropped = self.trace.names.codes.get(DROPPED, -1)
-        lasting = np.flatnonzero((self.end_s > self.start_s) & (self.trace.spans.category != dropped))
+        lasting = np.flatnonzero((self.end_s > self.start_s) & (self.category != dropped))
         if not len(lasting):
             return parts
         row = int(lasting[::-1][np.argmax(self.end_s[lasting][::-1])])  # of those that end last, the one recorded last
@@ -216,7 +216,7 @@ class _Walk:
 
     def _fill(self, parts: list[Part], cause: int, from_s: float, until_s: float) -> bool:
         """Between a cause and its effect: what the cause's lane, or that of its task, did next, if it lasted until then."""
-        order, _, starts_s = self._by_begin
+        order, starts_s, _ = self._by_begin
         lane = int(self.lane[cause])
         while lane != NO_LANE:
             first, last = self._places_of(lane)
@@ -244,11 +244,11 @@ class _Walk:
 
     def _running(self, lane: int, moment_s: float) -> int:
         """The row of what a device computes at a moment; -1: it does not compute."""
-        order, _, starts_s = self._by_begin
+        order, starts_s, _ = self._by_begin
         first, last = self._places_of(lane)
         place = first + np.searchsorted(starts_s[first:last], moment_s) - 1
         row = int(order[place]) if place >= first else NO_CAUSE
-        is_computing = row >= 0 and self.ends_s[row] >= moment_s and self.trace.spans.category[row] == self.trace.names.codes.get("compute")
+        is_computing = row >= 0 and self.ends_s[row] >= moment_s and self.category[row] == self.trace.names.codes.get("compute")
         return row if is_computing else NO_CAUSE
 
     def _lane_around(self, lane: int) -> int:
@@ -258,8 +258,8 @@ class _Walk:
 
     def _places_of(self, lane: int) -> tuple[int, int]:
         """Where the rows of a lane are in `_by_begin`."""
-        lanes = self._by_begin[1]
-        return int(np.searchsorted(lanes, lane)), int(np.searchsorted(lanes, lane, side="right"))
+        places = self._by_begin[2]
+        return (places[lane], places[lane + 1]) if lane != NO_LANE else (0, 0)
 
     @cached_property
     def _early(self) -> tuple[np.ndarray, np.ndarray]:
@@ -270,9 +270,10 @@ class _Walk:
         return order, self.start_s[order]
 
     @cached_property
-    def _by_begin(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of all spans but whole closures, by lane and start: rows, lanes, starts in virtual seconds."""
-        spans = self.trace.spans
-        rows = np.flatnonzero(~np.isin(spans.category, [self.trace.names.codes.get(name, -1) for name in CONTAINERS]))
+    def _by_begin(self) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        """Rows of all spans but whole closures, by lane and start: rows, starts in virtual seconds, where each lane begins."""
+        names = self.trace.names
+        rows = np.flatnonzero(~np.isin(self.category, [names.codes.get(name, -1) for name in CONTAINERS]))
         order = rows[np.lexsort((self.start_s[rows], self.lane[rows]))]
-        return order, self.lane[order], self.start_s[order]
+        # A gap asks for one lane, and a path has many gaps: here all lanes are found at once.
+        return order, self.start_s[order], np.searchsorted(self.lane[order], np.arange(len(names.texts) + 1)).tolist()

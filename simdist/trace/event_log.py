@@ -13,7 +13,6 @@ Taught in lesson 00.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -143,9 +142,9 @@ class EventLog:
         """
         if not 0 <= number < self.recorded:
             raise IndexError(f"records have the numbers 0 to {self.recorded - 1}; got {number}.")
-        before = self.instants.numbers()
-        place = bisect_left(before, number)
-        return self.instants[place] if place < len(before) and before[place] == number else self.spans[number - place]
+        place = self.instants.count_before(number)
+        is_instant = place < len(self.instants) and self.instants.number(place) == number
+        return self.instants[place] if is_instant else self.spans[number - place]
 
     def span_numbers(self) -> np.ndarray:
         """The number of each span, by row: int64 of shape (n,)."""

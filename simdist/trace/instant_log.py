@@ -7,6 +7,7 @@ of the digest: a print or a fetch that is added to a program keeps its digest.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import overload
 
@@ -42,6 +43,14 @@ class InstantLog(Sequence[Instant]):
     def numbers(self) -> list[int]:
         """The number of each instant: its place in the order in which spans and instants were recorded."""
         return [spans + place for place, spans in enumerate(self.spans_before)]
+
+    def number(self, index: int) -> int:
+        """The number of one instant, by its index among the instants."""
+        return self.spans_before[index] + index
+
+    def count_before(self, number: int) -> int:
+        """How many instants have a smaller number; no list of all numbers is built, since programs follow causes one by one."""
+        return bisect_left(range(len(self.items)), number, key=self.number)
 
     def digest(self) -> bytes:
         """The digest of all instants but looks: a chain in which each is hashed with what came before.

@@ -163,12 +163,13 @@ def _by_lane(trace: EventLog, lanes: list[str], duration_s: float) -> dict[str, 
 
 def _unfinished_down_s(trace: EventLog, duration_s: float) -> dict[str, dict[str, float]]:
     """By lane, of tasks that are down at the end, how long they were down altogether, as their category ``down``."""
-    found: dict[str, dict[str, float]] = {}
-    spans = trace.spans
-    for lane, since_s in unfinished_down_times(trace).items():
-        rows = spans.rows_where(lane=lane, category="down")
-        found[lane] = {"down": math.fsum([*(spans.end[rows] - spans.start[rows]).tolist(), duration_s - since_s])}
-    return found
+    since_s, spans = unfinished_down_times(trace), trace.spans
+    rows = spans.rows_where(category="down")
+    parts_s: dict[str, list[float]] = {lane: [duration_s - start_s] for lane, start_s in since_s.items()}
+    for code, lasted_s in zip(spans.lane[rows].tolist(), (spans.end[rows] - spans.start[rows]).tolist(), strict=True):
+        if (lane := trace.names.texts[code]) in parts_s:
+            parts_s[lane].append(lasted_s)
+    return {lane: {"down": math.fsum(parts)} for lane, parts in parts_s.items()}
 
 
 def _seconds(trace: EventLog) -> dict[int, dict[str, float]]:
