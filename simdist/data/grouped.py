@@ -69,19 +69,21 @@ class GroupByWindow(Transform):
             one_pass.will_call(fn)
         members, groups = Members(NAME, self.reduce_func), dict[int, _Group]()
         member: Pull | None = None
-        ended = False
+        left: list[_Group] | None = None  # where the elements have ended: the groups that are not full, the smallest key last
 
         def pull(limit: int) -> Array:
-            nonlocal member, ended
+            nonlocal member, left
             while True:
                 if member is not None and len(chunk := member(limit)):
                     return chunk
                 member = None
-                full = None if ended else self.filled_group(elements, groups)
-                ended = ended or full is None
-                if full is None and not groups:
-                    return streams.NOTHING
-                group = full or groups.pop(min(groups))  # those that are left, in the order of their keys
+                group = self.filled_group(elements, groups) if left is None else None
+                if group is None:
+                    if left is None:
+                        left = [groups.pop(key) for key in sorted(groups, reverse=True)]
+                    if not left:
+                        return streams.NOTHING
+                    group = left.pop()
                 member = members.opened(self.made_of(group), one_pass)
 
         return pull

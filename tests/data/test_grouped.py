@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simdist.data import ArraySpec, Dataset
+from simdist.data import ArraySpec, Dataset, grouped
 from simdist.errors import InvalidArgumentError
 
 
@@ -106,3 +106,16 @@ def test_buckets_that_make_no_sense_are_refused(make: Callable[[Dataset], Datase
 def test_an_element_beyond_the_last_boundary_cannot_be_padded_to_it() -> None:
     with pytest.raises(InvalidArgumentError, match="as long as the last boundary, 3, or longer"):
         list(lines([3]).bucket_by_sequence_length(len, [3], [1, 1], padded_shapes=(None,), pad_to_bucket_boundary=True))
+
+
+def test_groups_that_are_left_at_the_end_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ordered: list[int] = []
+
+    def counted(order: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda keys, **options: ordered.append(len(keys)) or order(keys, **options)
+
+    for order in (min, sorted):
+        monkeypatch.setattr(grouped, order.__name__, counted(order), raising=False)
+    dataset = Dataset.range(100).map(lambda x: 99 - x).group_by_window(lambda x: x, batches, window_size=2)
+    assert plain(dataset) == [[number] for number in range(100)]
+    assert sum(ordered) <= 200
