@@ -14,12 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from simdist.caches import bounded
 from simdist.checkpoint.manifest import MANIFEST, read_manifest
 from simdist.errors import DataLossError, InvalidArgumentError
 
 __all__ = ["Found", "found_in", "latest_checkpoint", "newest_number", "require_on_this_machine"]
 
 ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib leaves one slash of two
+MOST_KNOWN = 4096
 NAME = re.compile(r"^(?P<prefix>(?!\.).*)-(?P<number>\d+)$")
 
 
@@ -102,10 +104,23 @@ def _found(path: Path) -> Found | None:
     if match is None:
         return None
     try:
-        manifest = read_manifest(path)
+        sequence, saved_s = _order(path, _identity(path / MANIFEST))
     except (DataLossError, InvalidArgumentError, OSError):
-        return Found(path, match["prefix"], int(match["number"]), -1, 0.0)
-    return Found(path, match["prefix"], int(match["number"]), manifest.sequence, manifest.saved_s)
+        sequence, saved_s = -1, 0.0
+    return Found(path, match["prefix"], int(match["number"]), sequence, saved_s)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """What tells a file from each other one, and from what it was before it was written again."""
+    stat = path.stat()
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+@bounded("orders of checkpoints", size=MOST_KNOWN)
+def _order(path: Path, identity: tuple[int, ...]) -> tuple[int, float]:
+    """Of a checkpoint its place in the order of saving, and its second. Each save asks for those of all others, and a manifest is long."""
+    manifest = read_manifest(path)
+    return manifest.sequence, manifest.saved_s
 
 
 def _placed(damaged: Found, whole: Sequence[Found]) -> Found:

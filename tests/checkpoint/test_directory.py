@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import simdist as sd
+from simdist.checkpoint import directory
 from simdist.checkpoint.directory import found_in, newest_number
 from simdist.checkpoint.manifest import MANIFEST
 from simdist.errors import InvalidArgumentError
@@ -74,3 +75,15 @@ def test_the_path_that_was_written_without_a_number_is_not_in_the_order(tmp_path
     assert checkpoint.write(tmp_path / "best") == str(tmp_path / "best") and sd.latest_checkpoint(tmp_path) is None
     checkpoint.restore(tmp_path / "best").assert_consumed()
     assert checkpoint.save_counter == 0
+
+
+def test_each_manifest_is_read_once_however_often_the_directory_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, read_manifest = list[Path](), directory.read_manifest
+    monkeypatch.setattr(directory, "read_manifest", lambda path: read.append(path) or read_manifest(path))
+    paths = saved(tmp_path / "ckpt", 8)
+    assert sd.latest_checkpoint(tmp_path) == sd.latest_checkpoint(tmp_path) == paths[-1]
+    assert sorted(map(str, read)) == paths
+    read.clear()
+    shutil.rmtree(paths[2])
+    shutil.copytree(paths[7], paths[2])  # another one with the same path
+    assert [one.sequence for one in found_in(tmp_path)] == [1, 2, 4, 5, 6, 7, 8, 8] and list(map(str, read)) == paths[2:3]
