@@ -15,6 +15,7 @@ from sampling import examples
 from session_programs import CRASH, session_of
 from simdist.trace import Trace
 from simdist.trace.records import Span
+from simdist.trace.span_log import SpanLog
 from simdist_widgets.log_feed import COUNTER, INSTANT, NO_CAUSE, SPAN, LogFeed
 
 Row = tuple[Any, ...]
@@ -117,3 +118,23 @@ def test_the_value_of_an_update_is_its_staleness() -> None:
     reader.read(LogFeed().take(trace))
     stale, unknown, other = [row[6] for row in reader.rows]
     assert (stale, math.isnan(unknown), other) == (2.0, True, 0.0)
+
+
+class Compared(np.ndarray):
+    """A column that counts the rows that are compared with one code."""
+
+    rows = 0
+
+    def __eq__(self, other: object) -> Any:
+        Compared.rows += self.size
+        return np.asarray(self) == other
+
+
+def test_rows_are_not_searched_again_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, kind = Trace(), SpanLog.kind
+    for number in range(400):
+        trace.span(f"worker:{number % 100}", "compute", "step", float(number), number + 0.5)
+    monkeypatch.setattr(SpanLog, "kind", property(lambda spans: kind.fget(spans).view(Compared)))
+    taken = LogFeed().take(trace)
+    assert taken is not None and taken[0]["rows"] == 400 and len(taken[0]["lanes"]) == 100
+    assert Compared.rows <= 4 * 400

@@ -8,6 +8,7 @@ The other side is src/live_trace.ts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -105,13 +106,13 @@ class LogFeed:
         kind, cause = spans.kind[self._spans :], spans.cause[self._spans :]
         lane, category, name = (np.zeros(len(kind), np.int64) for _ in range(3))
         value = np.zeros(len(kind))
-        for code in np.unique(kind).tolist():
-            rows, common = kind == code, spans.kinds.all[code]
+        for code, rows in _rows_by_code(kind):
+            common = spans.kinds.all[code]
             lane[rows], category[rows] = self._lanes.code(common.lane), self._kinds.code(common.category)
             if common.category == "apply":
                 value[rows] = _staleness(common, first[rows], second[rows])
             if common.numbered:
-                for row in np.flatnonzero(rows).tolist():
+                for row in rows.tolist():
                     name[row] = self._names.code(spans[self._spans + row].name)
             else:
                 name[rows] = self._names.code(common.name)
@@ -147,6 +148,13 @@ class LogFeed:
         name = np.array([self._names.code(counter.name) for counter in new], np.int64)
         nothing, none = np.zeros(len(new)), np.full(len(new), -1, np.int64)
         return _columns(COUNTER, lane, start, nothing, name, np.zeros(len(new), np.int64), value, none, none)
+
+
+def _rows_by_code(codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Each code with its rows, both ascending. The rows are sorted once: each task has kinds of its own, so there may be many codes."""
+    order = np.argsort(codes, kind="stable")
+    found, first = np.unique(codes[order], return_index=True)
+    return zip(found.tolist(), np.split(order, first[1:]), strict=True) if len(found) else iter(())
 
 
 def _staleness(common: SpanKind, first: np.ndarray, second: np.ndarray) -> np.ndarray:

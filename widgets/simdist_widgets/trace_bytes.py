@@ -138,9 +138,9 @@ def _with_down_times(
     count = len(since_s)
     if not count:
         return rows
-    start_s = np.array(list(since_s.values()))
+    start_s, row_of_lane = np.array(list(since_s.values())), {lane: row for row, lane in enumerate(lanes)}
     return _Rows(
-        np.append(rows.lane, [lanes.index(lane) for lane in since_s]),
+        np.append(rows.lane, [row_of_lane[lane] for lane in since_s]),
         np.append(rows.start_s, start_s),
         np.append(rows.duration_s, end_s - start_s),
         np.append(rows.name, np.full(count, names.index(DOWN))),
