@@ -82,6 +82,7 @@ class _Cutter:
         self.in_order = in_order
         self.stage: dict[Var, int] = {}  # of variables that depend on a marker; others are free
         self.producer: dict[Var, JaxprEqn] = {}  # pure equations only
+        self.order = {id(eqn): number for number, eqn in enumerate(self.jaxpr.eqns)}
         self.marker_stage: dict[int, int] = {}
         self.effect_stage: dict[int, int] = {}  # of equations with effects
         self.registers: dict[Var, Register] = {}
@@ -92,16 +93,19 @@ class _Cutter:
         self._find_stages()
 
     def program(self, rebuild: Rebuild) -> Program:
-        by_stage: dict[int, list[JaxprEqn]] = {}
+        by_stage, effects = dict[int, list[JaxprEqn]](), dict[int, list[JaxprEqn]]()
         for eqn in self.jaxpr.eqns:
             if eqn.primitive.name in MARKERS:
                 by_stage.setdefault(self.marker_stage[id(eqn)], []).append(eqn)
+            elif id(eqn) in self.effect_stage:
+                effects.setdefault(self.effect_stage[id(eqn)], []).append(eqn)
+        wanted = self._wanted()
         results = [self._result(var) for var in self.jaxpr.outvars]
         operations: list[Operation] = []
         last = max([*by_stage, *self.stage.values(), *self.effect_stage.values(), 0])
         for stage in range(last + 1):
             operations += [self._operation(eqn) for eqn in by_stage.get(stage, [])]
-            operations += self._compute(stage, by_stage)
+            operations += self._compute(stage, wanted.get(stage, []), effects.get(stage, []))
         operations.append(Return(tuple(results), rebuild))
         return Program(self.name, tuple(operations), self.constants, self.avals)
 
@@ -145,10 +149,8 @@ class _Cutter:
 
     # -- kernels --------------------------------------------------------------------------------------------------
 
-    def _compute(self, stage: int, by_stage: dict[int, list[JaxprEqn]]) -> list[Operation]:
+    def _compute(self, stage: int, wanted: list[Var], effects: list[JaxprEqn]) -> list[Operation]:
         """The kernel of a stage, if any of its results is used, or it has an effect."""
-        wanted = self._wanted(stage, by_stage)
-        effects = [eqn for eqn in self.jaxpr.eqns if self.effect_stage.get(id(eqn)) == stage]
         if not wanted and not effects:
             return []
         eqns, inputs = self._slice(stage, wanted, effects)
@@ -157,21 +159,27 @@ class _Cutter:
         kernel = kernel_of(self.name, jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(part, [])), [aval_in(v) for v in inputs])
         return [Compute(kernel, tuple(map(self._register, inputs)), tuple(map(self._register, wanted)))]
 
-    def _wanted(self, stage: int, by_stage: dict[int, list[JaxprEqn]]) -> list[Var]:
-        """The results of this stage that markers, later stages or the result use, in order of equations."""
-        used: set[Var] = set()
-        for eqns in by_stage.values():
-            used.update(v for eqn in eqns for v in variables_in(eqn.invars))
-        used.update(variables_in(self.jaxpr.outvars))
+    def _wanted(self) -> dict[int, list[Var]]:
+        """By stage the results that markers, later stages or the result use, in order of equations: of all stages in one walk."""
+        used = set(variables_in(self.jaxpr.outvars))
+        last_use: dict[Var, int] = {}  # the last stage that computes with a result
         for eqn in self.jaxpr.eqns:
+            operands = variables_in(eqn.invars)
+            if eqn.primitive.name in MARKERS:
+                used.update(operands)
+                continue
             made_at = max((self.stage.get(v, 0) for v in eqn.outvars), default=self.effect_stage.get(id(eqn), 0))
-            if eqn.primitive.name not in MARKERS and made_at > stage:
-                used.update(v for v in variables_in(eqn.invars) if v in self.stage)
-        return [v for v in self.producer if v in used and self.stage.get(v, 0) == stage]
+            last_use.update((v, max(made_at, last_use.get(v, 0))) for v in operands if v in self.stage)
+        wanted: dict[int, list[Var]] = {}
+        for var in self.producer:
+            stage = self.stage.get(var, 0)
+            if var in used or last_use.get(var, 0) > stage:
+                wanted.setdefault(stage, []).append(var)
+        return wanted
 
     def _slice(self, stage: int, wanted: list[Var], effects: list[JaxprEqn]) -> tuple[list[JaxprEqn], list[Var]]:
         """The equations that `wanted` needs from this stage, those with effects, and what they need from outside."""
-        needed, inputs = dict.fromkeys(map(id, effects)), dict[Var, None]()
+        needed, inputs = {self.order[id(eqn)] for eqn in effects}, dict[Var, None]()
         stack: list[Atom] = list(reversed([*wanted, *(var for eqn in effects for var in eqn.invars)]))
         seen: set[Var] = set()
         while stack:
@@ -181,11 +189,11 @@ class _Cutter:
             seen.add(var)
             if var in self.producer and self.stage.get(var, stage) == stage:
                 eqn = self.producer[var]
-                needed[id(eqn)] = None
+                needed.add(self.order[id(eqn)])
                 stack.extend(reversed(eqn.invars))
             else:
                 inputs[var] = None
-        return [eqn for eqn in self.jaxpr.eqns if id(eqn) in needed], list(inputs)
+        return [self.jaxpr.eqns[number] for number in sorted(needed)], list(inputs)
 
     # -- operations -----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import jax
 import jax.numpy as jnp
@@ -90,6 +91,8 @@ class _Linker:
         self.operations: list[LinkedOperation] = []
         self.constants: list[tuple[Slot, Bundle]] = []
         self._no_row: Slot | None = None
+        self.consumed: list[list[list[Piece]]] = []  # by operation
+        self.uses: dict[Register, list[tuple[int, int, int]]] = {}  # number of the operation, of the bundle that it takes, position in it
         for registers, bundle in layout.constants.of(program):
             self.constants.append((self.sources.slot(bundle.avals), bundle))
             for position, register in enumerate(registers):
@@ -98,6 +101,7 @@ class _Linker:
     def link(self) -> LinkedProgram:
         result, rebuild = -1, list
         operations = list(self.program.operations)
+        self._find_uses()
         at = 0
         waits = self.program.seconds is not None and not any(isinstance(op, Compute) for op in operations)
         while at < len(operations):
@@ -119,7 +123,7 @@ class _Linker:
                 case RandomKey():
                     self.operations.append(self.inputs.key(op))
                 case Compute():
-                    self._compute(op, operations[at + 1 :])
+                    self._produce(op.kernel.apart, op.inputs, list(op.outputs), at)
                 case Update():
                     self.operations.append(self.updates.link(op))
                 case TracedCollective():
@@ -154,10 +158,6 @@ class _Linker:
 
     # -- kernels --------------------------------------------------------------------------------------------------
 
-    def _compute(self, op: Compute, later: Sequence[Operation]) -> None:
-        """Link a kernel: its results are cut into one bundle for each consumer."""
-        self._produce(op.kernel.apart, op.inputs, list(op.outputs), later)
-
     def _collective(self, op: TracedCollective) -> None:
         """The result of a collective is one bundle, and stays one."""
         operands = self.pack([(register, None) for register in op.operands])
@@ -176,25 +176,31 @@ class _Linker:
         for position, register in enumerate(op.outputs):
             self.sources.of[register] = [("slot", slot, position)]
 
-    def _produce(
-        self, function: Callable[..., Sequence[jax.Array]], inputs: Sequence[Register], outputs: list[Register], later: Sequence[Operation]
-    ) -> None:
-        made = set(outputs)
+    def _produce(self, function: Callable[..., Sequence[jax.Array]], inputs: Sequence[Register], outputs: list[Register], at: int) -> None:
+        """Link a kernel: its results are cut into one bundle for each consumer."""
+        uses = sorted(use for register in set(outputs) for use in self.uses.get(register, ()) if use[0] > at)
         bundles: list[_Bundled] = []
-        for consumer in later:
-            for pieces in self._consumed(consumer):
-                mine = [piece for piece in pieces if piece[0] in made]
-                if len(mine) < len(pieces):
-                    # The rest comes from elsewhere; who packs them together cuts them then.
-                    mine = [(register, None) for register, _ in mine]
-                if mine:
-                    bundles.append(_Bundled(self.sources.slot(tuple(self._aval(p) for p in mine)), mine))
+        for (number, part), mine_at in groupby(uses, key=lambda use: use[:2]):
+            pieces = self.consumed[number][part]
+            mine: list[Piece] = [pieces[position] for _, _, position in mine_at]
+            if len(mine) < len(pieces):
+                # The rest comes from elsewhere; who packs them together cuts them then.
+                mine = [(register, None) for register, _ in mine]
+            bundles.append(_Bundled(self.sources.slot(tuple(self._aval(p) for p in mine)), mine))
         self._run(function, inputs, outputs, bundles)
         for bundle in bundles:
             self.packed[tuple(bundle.pieces)] = bundle.slot
             for position, (register, part) in enumerate(bundle.pieces):
                 if part is None:
                     self.sources.of.setdefault(register, [("slot", bundle.slot, position)])
+
+    def _find_uses(self) -> None:
+        """Which operation takes which register: once for all kernels, of which there may be many."""
+        for number, op in enumerate(self.program.operations):
+            self.consumed.append(self._consumed(op))
+            for part, pieces in enumerate(self.consumed[-1]):
+                for position, (register, _) in enumerate(pieces):
+                    self.uses.setdefault(register, []).append((number, part, position))
 
     def _consumed(self, op: Operation) -> list[list[Piece]]:
         match op:
@@ -267,7 +273,8 @@ class _Linker:
             avals.extend(self.sources.avals(*source))
 
         inputs_at = [[offsets[kind, number] + position for kind, number, position in pieces] for pieces in sources]
-        outputs_of = [(results.index(register), part) for bundle in bundles for register, part in bundle.pieces]
+        number_of = {register: number for number, register in reversed([*enumerate(results)])}
+        outputs_of = [(number_of[register], part) for bundle in bundles for register, part in bundle.pieces]
         kernel = self.kernels.cut(self.program.name, function, [*zip(inputs_at, axes, strict=True)], outputs_of, avals)
         first = others[0][1] if others and others[0][0] == "batch" else None
         reads, writes = tuple([self.slot_avals[slot] for slot in slots]), tuple([self.slot_avals[bundle.slot] for bundle in bundles])

@@ -103,12 +103,22 @@ class _Walked(list[KerasVariable]):
 
     def note(self, number: int) -> None:
         """New variables were created at the last stop; the next is `number`."""
-        for variable in self.optimizer.variables:
-            if id(variable) not in self.known:
-                self.known.add(id(variable))
-                self.roles[id(variable)] = Role("shared" if self.at < 0 else "slot", self.at, self.counts[self.at])
-                self.counts[self.at] += 1
+        for variable in self._created():
+            self.known.add(id(variable))
+            self.roles[id(variable)] = Role("shared" if self.at < 0 else "slot", self.at, self.counts[self.at])
+            self.counts[self.at] += 1
         self.at = number
+
+    def _created(self) -> list[KerasVariable]:
+        """The new variables, in their order: sought from the end, where they are, since there is a stop at each trained variable."""
+        variables, found = self.optimizer.variables, list[KerasVariable]()
+        missing = len(variables) - len(self.known)
+        for variable in reversed(variables):
+            if len(found) >= missing:
+                break
+            if id(variable) not in self.known:
+                found.append(variable)
+        return found[::-1]
 
 
 def built_roles(optimizer: KerasOptimizer, trained: Sequence[KerasVariable]) -> list[Role]:

@@ -6,6 +6,7 @@ before that what needs the whole gradient: the sum over the replicas, the loss s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -281,7 +282,8 @@ class Optimizer(WrappedAttributes):
 
 def _require_one_each(variables: Sequence[Variable]) -> None:
     """Refuse two gradients of one variable: only one of them would count."""
-    twice = [variable.name for number, variable in enumerate(variables) if any(variable is other for other in variables[:number])]
+    count = Counter(map(id, variables))
+    twice = [variable.name for variable in variables if count[id(variable)] > 1]
     if twice:
         raise InvalidArgumentError(
             f"apply_gradients was given two gradients of {', '.join(dict.fromkeys(twice))}. Add them, or apply them one after the other."
