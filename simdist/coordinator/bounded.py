@@ -12,6 +12,7 @@ The updates of a round are seen together, when it is complete; an implementation
 fresher reads where s is large.
 
 Invariants: a closure counts in exactly one round; rounds are completed in order; no clock is more than s ahead of the round that is open.
+No decision costs as much as there are workers.
 
 Sources: Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, 2013, section 3; Chen et al.,
 Revisiting Distributed Synchronous SGD, 2016, section 3.
@@ -21,9 +22,11 @@ Taught in lesson 05.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from simdist.coordinator.candidates import Candidates
+from simdist.coordinator.rounds_by_worker import RoundsByWorker
 from simdist.coordinator.synchronization import Reads, UpdatesCount
 from simdist.runtime.serving import Round, Ticket
 
@@ -70,14 +73,17 @@ class BoundedStaleness:
         self.staleness = staleness
         self.backup_workers = backup_workers
         self.open_round = 0
-        self.clocks: dict[str, int] = {}  # of the workers that are up: closures that each has completed
-        self.working: dict[str, int] = {}  # for which round each works
+        self.clocks = RoundsByWorker()  # of the workers that are up: closures that each has completed
+        self.working = RoundsByWorker()  # for which round each works
         self.contributions: dict[int, list[Contribution]] = {}
+        self._candidates = Candidates()  # who works for no round, and is not too far ahead
+        self._ahead: dict[int, list[str]] = {}  # by clock: who is too far ahead
 
     def joined(self, worker: str) -> None:
         """A worker that joins counts from the open round on; one that is new is added up after all others."""
         self.ranks.setdefault(worker, max(self.ranks.values(), default=-1) + 1)
         self.clocks[worker] = self.open_round
+        self._candidates.add(self.ranks[worker], worker)
 
     def left(self, worker: str) -> None:
         """No round waits for it any more; what it has completed counts."""
@@ -90,7 +96,16 @@ class BoundedStaleness:
 
     def choose(self, idle: Iterable[str]) -> str | None:
         """The worker with the lowest rank of those that may begin: who was faster in the last round must not decide about the next."""
-        return min(filter(self.may_begin, idle), key=self.ranks.__getitem__, default=None)
+        waiting = idle if isinstance(idle, Collection) else set(idle)
+        return self._candidates.first(self._is_candidate, may_wait=lambda worker: worker not in waiting)
+
+    def _is_candidate(self, worker: str) -> bool:
+        if worker in self.working or worker not in self.clocks:
+            return False
+        if not self.may_begin(worker):
+            self._ahead.setdefault(self.clocks[worker], []).append(worker)
+            return False
+        return True
 
     def began(self, worker: str) -> None:
         """It works for the round of its clock."""
@@ -103,11 +118,12 @@ class BoundedStaleness:
 
     def late(self) -> str | None:
         """A worker that works for a round that is complete without it; None if there is none."""
-        return next((worker for worker, clock in self.working.items() if clock < self.open_round), None)
+        earliest = self.working.earliest
+        return None if earliest is None or earliest >= self.open_round else next(iter(self.working.at(earliest)))
 
     def round_of(self, closure: int, runs_on: str | None) -> int | None:
         """The open round that a closure counts for, which has completed or runs on a worker; None of one whose round is complete."""
-        if runs_on in self.working:
+        if runs_on is not None and runs_on in self.working:
             return self.working[runs_on]
         return next((clock for clock, added in self.contributions.items() if any(one.closure == closure for one in added)), None)
 
@@ -125,6 +141,7 @@ class BoundedStaleness:
         clock = self.working.pop(worker)
         if has_completed:
             self.clocks[worker] = max(self.clocks[worker], clock + 1)
+        self._candidates.add(self.ranks[worker], worker)
 
     def complete_rounds(self, is_drained: bool) -> list[Round]:
         """The rounds that are complete now, in order; each is given once.
@@ -136,19 +153,28 @@ class BoundedStaleness:
         while self._is_complete(is_drained):
             added = sorted(self.contributions.pop(self.open_round, []), key=lambda contribution: contribution.rank)
             rounds.append(Round(self.open_round, tuple([one.ticket for one in added]), tuple([one.closure for one in added])))
-            self.open_round += 1
-            self.clocks = {worker: max(clock, self.open_round) for worker, clock in self.clocks.items()}
+            self._open_next()
         return rounds
+
+    def _open_next(self) -> None:
+        """The next round is open: who has not added to the last one goes on from there, and who was one too far ahead may begin."""
+        self.open_round += 1
+        while (earliest := self.clocks.earliest) is not None and earliest < self.open_round:
+            for worker in list(self.clocks.at(earliest)):
+                self.clocks[worker] = self.open_round
+        for worker in self._ahead.pop(self.open_round + self.staleness, ()):
+            self._candidates.add(self.ranks[worker], worker)
 
     def _is_complete(self, is_drained: bool) -> bool:
         added = len(self.contributions.get(self.open_round, ()))
         if self.backup_workers and added >= max(1, len(self.clocks) - self.backup_workers):
             return True
-        if self.open_round in self.working.values():
+        if self.working.at(self.open_round):
             return False
         if is_drained:
             return any(self.contributions.values())
-        return bool(self.clocks) and min(self.clocks.values()) > self.open_round
+        earliest = self.clocks.earliest
+        return earliest is not None and earliest > self.open_round
 
     def __repr__(self) -> str:
         backups = f", backup_workers={self.backup_workers}" if self.backup_workers else ""
