@@ -23,6 +23,8 @@ from simdist.faults.planner import AnyFault, Predicate
 
 __all__ = ["Faults"]
 
+MOST_NAMED = 8  # faults that never fired, by a warning of their own each
+
 
 class Faults(FaultPlan):
     """The faults of one cluster.
@@ -80,9 +82,12 @@ class Faults(FaultPlan):
 
     def warn_about_unfired(self) -> None:
         """Warn of each fault that never happened: the experiment was not the one that was meant."""
-        for fault in self.planned:
-            if not fault.fired:
-                warnings.warn(f"The fault {fault.describe()} never fired: the run ended before its moment came.", stacklevel=3)
+        unfired = [fault for fault in self.planned if not fault.fired]
+        for fault in unfired[:MOST_NAMED]:
+            warnings.warn(f"The fault {fault.describe()} never fired: the run ended before its moment came.", stacklevel=3)
+        if left := len(unfired[MOST_NAMED:]):
+            text = "Another fault" if left == 1 else f"{left:,} other faults"
+            warnings.warn(f"{text} never fired, too. The table of cluster.faults says which.", stacklevel=3)
 
     def _check(self, fault: Fault) -> None:
         self.effects.require_open("A fault was planned")

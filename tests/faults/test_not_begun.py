@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -67,3 +68,17 @@ def test_the_runs_part_where_the_fault_begins() -> None:
     for session in (calm, hit):
         session.advance()
     assert sd.compare(calm, hit).same_until_s >= 0.35
+
+
+@pytest.mark.parametrize(
+    ("count", "last"), [(8, "The fault"), (9, "Another fault never fired, too"), (2_000, "1,992 other faults never fired")]
+)
+def test_of_many_faults_that_never_fired_a_few_are_named(count: int, last: str) -> None:
+    cluster = sd.Cluster({"worker": 1})
+    for number in range(count):
+        cluster.faults.slow("worker:0", 2.0, at=1e6 + number)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cluster.close()
+    texts = [str(each.message) for each in caught]
+    assert len(texts) == min(count, 9) and texts[-1].startswith(last) and all(text.startswith("The fault slow") for text in texts[:8])
