@@ -137,9 +137,13 @@ class PendingCollective:
         return [self._name(rank) for rank in self._missing_ranks() if not tasks[members[rank].task].alive]
 
     def start_again_s(self) -> float:
-        """When the last of their mains has started again, or is to; 0 where none has failed."""
+        """When the last of their mains has started again, or is to, that may still come; 0 where none has failed.
+
+        Where a member has died without a word, its next main makes a strategy of its own: to this collective it never comes.
+        """
         world, members = self.group.world, self.group.members
-        tasks = [members[rank].task for rank in self._missing_ranks()]
+        joined = next((group.processes for group in world.groups if group.collective_group is self.group), {})
+        tasks = [task for rank in self._missing_ranks() if (task := members[rank].task) not in joined or joined[task].alive]
         return max([world.starts_again_s.get(task, world.started_again_s.get(task, 0.0)) for task in tasks], default=0.0)
 
     def not_again(self) -> list[str]:
