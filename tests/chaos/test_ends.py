@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simdist.chaos import Disturbance, Scenario, run
+from simdist.chaos import Disturbance, Scenario, examine, run
 from simdist.chaos.holders import somebody_has_the_variables
 from simdist.chaos.incarnations import Incarnations
 from simdist.trace import Trace
@@ -83,3 +83,16 @@ def test_a_death_excuses_exactly_what_follows_from_it(scenario: Scenario, task: 
     done.close()
     assert {error.__name__ for error, _ in done.workload.excuses(done)} == excused
     assert done.error is None or type(done.error).__name__ in excused
+
+
+def test_a_server_without_weights_may_come_back_from_its_checkpoint() -> None:
+    options = {"backup_workers": 0, "data": "arguments", "exactly_once": True, "mode": "sync", "momentum": False, "recovery": "checkpoint"}
+    scenario = Scenario(
+        "servers",
+        {**options, "rounds": [7], "shards": 1, "staleness": None},
+        workers=2,
+        servers=2,
+        numerics="loop",
+        disturbances=(Disturbance("crash", "ps:1", at_s=0.004, figures={"restart_after": 1e-3}),),
+    )
+    assert examine(scenario) == []

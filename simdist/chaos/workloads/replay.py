@@ -55,7 +55,8 @@ class Replay:
         self.by_closure = by_closure
         self.spans = run.cluster.trace.spans
         self.retries = list(run.cluster.trace.instants.where(category="retry"))
-        self.rollbacks = list(run.cluster.trace.instants.where(category="rollback"))
+        # Of servers that hold weights: another one may have lost what was counted.
+        self.rollbacks = [mark for mark in run.cluster.trace.instants.where(category="rollback") if mark.lane in self.rows]
         if run.silences.begun or (self.retries and not by_closure):
             raise Ambiguous("what a worker computed when nobody heard of it counts or not; its next batch is not known")
 
