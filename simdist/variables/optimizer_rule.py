@@ -194,7 +194,12 @@ class OptimizerRule(UpdateRule):
                 self._named.add(key)
                 warn_of_rule_of_tables(type(self.optimizer).__name__, changed)
             return None
-        is_lazy = self._is_lazy(owner, key, changed)
+        adds_up_steps = not self.state.slot_optimizers[owner].summed.isdisjoint(tables)
+        if self.lazy_rows and adds_up_steps and key not in self._named:
+            self._named.add(key)
+            warn_of_sums_of_steps(changed)
+        # Where a sum of several steps is applied, other rows are in it, too.
+        is_lazy = self.lazy_rows and not adds_up_steps
         if not is_lazy and key not in self._leaves_alone:
             # Of no rows everything could be said.
             some = {cell: Aval((max(1, aval.shape[0]), *aval.shape[1:]), aval.dtype) for cell, aval in counts.items()}
@@ -205,15 +210,6 @@ class OptimizerRule(UpdateRule):
         if not self.lazy_rows:
             warn_of_dense_updates(type(self.optimizer).__name__, changed)
         return None
-
-    def _is_lazy(self, owner: Owner, key: tuple[int, ...], changed: Sequence[Cell]) -> bool:
-        """Whether rows without a gradient stand still; not where a sum of several steps is applied, which other rows are in, too."""
-        if not (self.lazy_rows and self.state.slot_optimizers[owner].adds_up_steps):
-            return self.lazy_rows
-        if key not in self._named:
-            self._named.add(key)
-            warn_of_sums_of_steps(changed)
-        return False
 
     def _with_counts(self, owner: Owner, counts: Mapping[int, Aval]) -> tuple[SlotOptimizer, VariableCells]:
         """The slot optimizer of so many rows in the place of tables, which are given by identity; and its cells."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -43,14 +43,15 @@ class SlotOptimizer:
         apply: (values, state, gradients) -> (new values, new state), flat sequences of arrays (p...); what has a gradient of None is
             kept.
         roles: what each cell is for; the owner of a slot is a number among the cells that are optimized.
-        adds_up_steps: whether the state has sums of the gradients of several steps, which are applied at the last of these.
+        summed: the numbers of the cells of which the state has sums of the gradients of several steps, which are applied at the last of
+            these.
     """
 
     cells: list[Cell]
     initial: list[jax.Array]
     apply: Apply
     roles: list[Role]
-    adds_up_steps: bool = False
+    summed: Set[int] = frozenset()
 
 
 def keras_slot_optimizer(
@@ -84,7 +85,7 @@ def keras_slot_optimizer(
             warnings.filterwarnings("ignore", "Gradients do not exist")
             return inner(values, old, gradients)
 
-    return SlotOptimizer(state_cells, initial, apply, roles, bool(core_of(optimizer).gradient_accumulation_steps))
+    return SlotOptimizer(state_cells, initial, apply, roles, {*range(len(cells) if core_of(optimizer).gradient_accumulation_steps else 0)})
 
 
 def renewed_slot_optimizer(
@@ -182,7 +183,8 @@ def optax_slot_optimizer(
         is_kept = [role.kind == "slot" and gradients[role.owner] is None for role in roles[:-1]]
         return new, [*(before if kept else one for before, one, kept in zip(old[:-1], after, is_kept, strict=True)), old[-1] + 1]
 
-    return SlotOptimizer(state_cells, [*leaves, count], apply, roles, any(_is_of_sum(path) for path, _ in found))
+    summed = {role.owner for (path, _), role in zip(found, roles[:-1], strict=True) if role.kind == "slot" and _is_of_sum(path)}
+    return SlotOptimizer(state_cells, [*leaves, count], apply, roles, summed)
 
 
 def _is_of_sum(path: Sequence[Any]) -> bool:

@@ -114,3 +114,21 @@ def test_of_one_replica_it_is_said_once_that_several_steps_are_added_up() -> Non
         step(np.array([1]))
     assert table.numpy()[:3, 0].tolist() == [0.5, 0.5, 1.0]
     assert len(found) == 1 and "adds up" in str(found[0].message)
+
+
+def test_tables_of_which_no_gradients_are_added_up_keep_their_rows() -> None:
+    rules = {"lazy": optax.sgd(0.1, momentum=0.9), "summed": SUMS_OF_STEPS["optax.MultiSteps"]()}
+    with sd.OneDeviceStrategy().scope():
+        table, w = sd.Variable(np.ones((100, 2), np.float32), name="table"), sd.Variable(1.0)
+        optimizer = sd.Optimizer(optax.multi_transform(rules, ["lazy", "summed"]), lazy_rows=True)
+
+    @sd.function
+    def step(ids: Any) -> None:
+        _, gradients = sd.value_and_grad(lambda: sd.embedding_lookup(table, ids).sum() + w.value, [table, w])()
+        optimizer.apply_gradients(zip(gradients, [table, w], strict=True))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DenseUpdateWarning)
+        step(np.array([0]))
+        step(np.array([1]))
+    assert np.allclose(table.numpy()[:3, 0], [0.9, 0.9, 1.0]) and float(w.value) == 0.0
