@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from simdist.checkpoint.collecting import Saved, collected
 from simdist.checkpoint.contents import REPLICA_VALUES
-from simdist.checkpoint.directory import found_in, require_on_this_machine
+from simdist.checkpoint.directory import found_in
 from simdist.checkpoint.files import Unfinished
 from simdist.checkpoint.last_save import LastSave
 from simdist.checkpoint.mains import Mains
@@ -27,6 +27,7 @@ from simdist.checkpoint.writing import Writing
 from simdist.errors import FailedPreconditionError, InvalidArgumentError
 from simdist.program.tracing import active_tracer
 from simdist.runtime.launched_main import LaunchedMain, launched_main
+from simdist.trace.atomic_file import require_on_this_machine
 
 __all__ = ["Checkpoint", "PathLike"]
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from simdist.caches import bounded
 from simdist.checkpoint.manifest import MANIFEST, read_manifest
 from simdist.errors import DataLossError, InvalidArgumentError
+from simdist.trace.atomic_file import require_on_this_machine
 
-__all__ = ["Found", "found_in", "latest_checkpoint", "newest_number", "require_on_this_machine"]
+__all__ = ["Found", "found_in", "latest_checkpoint", "newest_number"]
 
-ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib leaves one slash of two
 MOST_KNOWN = 4096
 NAME = re.compile(r"^(?P<prefix>(?!\.).*)-(?P<number>\d+)$")
 
@@ -126,16 +126,3 @@ def _order(path: Path, identity: tuple[int, ...]) -> tuple[int, float]:
 def _placed(damaged: Found, whole: Sequence[Found]) -> Found:
     before = [one.sequence for one in whole if one.prefix == damaged.prefix and one.number < damaged.number]
     return replace(damaged, sequence=max(before, default=0))
-
-
-def require_on_this_machine(path: str | os.PathLike[str]) -> None:
-    """Refuse the address of a file that is elsewhere, as programs for TensorFlow may have it.
-
-    Raises:
-        InvalidArgumentError: it is one.
-
-    Example:
-        >>> require_on_this_machine("backup/ckpt")
-    """
-    if ADDRESS.match(str(path)):
-        raise InvalidArgumentError(f"{str(path)!r} is an address, and checkpoints are files of this machine. Give a path of a directory.")

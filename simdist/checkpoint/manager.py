@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from simdist.arguments import flag, number, shown, whole_number
 from simdist.checkpoint.checkpoint import Checkpoint, PathLike
-from simdist.checkpoint.directory import found_in, newest_number, require_on_this_machine
+from simdist.checkpoint.directory import found_in, newest_number
 from simdist.checkpoint.files import remove
 from simdist.checkpoint.mains import Mains
 from simdist.checkpoint.manager_index import recover, remove_index, write_index
@@ -24,7 +24,7 @@ from simdist.checkpoint.status import RestoreStatus
 from simdist.checkpoint.writing import forget, under_way
 from simdist.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from simdist.runtime.base import Engine
-from simdist.trace.atomic_file import remove_leftovers
+from simdist.trace.atomic_file import remove_leftovers, require_on_this_machine
 from simdist.uncopied import Uncopied
 
 __all__ = ["CheckpointManager"]

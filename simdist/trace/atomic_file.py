@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import shutil
 import sys
 import threading
@@ -23,8 +24,9 @@ from typing import BinaryIO
 
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 
-__all__ = ["full_disks", "remove_leftovers", "replacing", "replacing_path", "unfinished_path"]
+__all__ = ["full_disks", "remove_leftovers", "replacing", "replacing_path", "require_on_this_machine", "unfinished_path"]
 
+ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib leaves one slash of two
 # Windows has no quotas.
 FULL = {code for code, name in errno.errorcode.items() if name in ("ENOSPC", "EDQUOT")}
 ENDING = ".unfinished"
@@ -42,7 +44,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         The unfinished file, for bytes.
 
     Raises:
-        InvalidArgumentError: `path` is a directory, or lies below a file.
+        InvalidArgumentError: `path` is a directory, lies below a file, or is an address as of a cloud.
         ResourceExhaustedError: the disk is full; what `path` held before is still there.
 
     Example:
@@ -55,6 +57,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         >>> path.read_bytes()
         b'123'
     """
+    require_on_this_machine(path)
     target = Path(os.path.realpath(path))
     with full_disks(path):
         _prepare(target)
@@ -94,6 +97,7 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         >>> target.read_bytes()
         b'123'
     """
+    require_on_this_machine(path)
     target = Path(os.path.realpath(path))
     with full_disks(path):
         _prepare(target)
@@ -107,6 +111,19 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             _take_place(target, directory / target.name)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def require_on_this_machine(path: str | os.PathLike[str]) -> None:
+    """Refuse the address of a file that is elsewhere, as programs for TensorFlow may have it: it would be a path below this directory.
+
+    Raises:
+        InvalidArgumentError: it is one.
+
+    Example:
+        >>> require_on_this_machine("backup/ckpt")
+    """
+    if ADDRESS.match(str(path)):
+        raise InvalidArgumentError(f"{str(path)!r} is an address, and files are written and read on this machine alone. Give a path.")
 
 
 def unfinished_path(target: Path) -> Path:

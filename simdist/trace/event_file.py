@@ -19,7 +19,7 @@ import numpy as np
 
 from simdist.errors import InvalidArgumentError
 from simdist.extras import needs
-from simdist.trace.atomic_file import replacing
+from simdist.trace.atomic_file import replacing, require_on_this_machine
 
 __all__ = ["EventFile", "Histogram", "Scalar", "require_tensorboard", "write_event_file"]
 
@@ -96,6 +96,7 @@ class EventFile:
 
     Raises:
         ModuleNotFoundError: `tensorboard` is not installed.
+        InvalidArgumentError: the directory is an address as of a cloud.
 
     Example:
         >>> import tempfile
@@ -108,6 +109,7 @@ class EventFile:
 
     def __init__(self, directory: Path) -> None:
         require_tensorboard("An event file for TensorBoard")
+        require_on_this_machine(directory)
         self.directory = directory
         self._path: Path | None = None
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from simdist.arguments import whole_number
 from simdist.errors import InvalidArgumentError
+from simdist.trace.atomic_file import require_on_this_machine
 from simdist.trace.event_file import Scalar, write_event_file
 from simdist.trace.event_log import EventLog
 from simdist.trace.records import task_of
@@ -47,7 +48,7 @@ def to_tensorboard(trace: EventLog, directory: str | os.PathLike[str], bins: int
 
     Raises:
         ModuleNotFoundError: `tensorboard` is not installed.
-        InvalidArgumentError: `bins` is less than 1, or `directory` is or lies below a file.
+        InvalidArgumentError: `bins` is less than 1, or `directory` is an address, or is or lies below a file.
         ResourceExhaustedError: the disk is full; an old file stays whole.
 
     Example:
@@ -59,6 +60,7 @@ def to_tensorboard(trace: EventLog, directory: str | os.PathLike[str], bins: int
         ...     to_tensorboard(trace, directory).name
         'events.out.tfevents.0000000000.simdist'
     """
+    require_on_this_machine(directory)
     target = Path(directory)
     found = list(scalars(trace, bins))
     try:

@@ -50,7 +50,7 @@ def test_paths_and_options_are_checked(tmp_path: Path) -> None:
             call("")
     for call in (checkpoint.save, checkpoint.restore, sd.latest_checkpoint, partial(sd.CheckpointManager, checkpoint, max_to_keep=1)):
         for address in ("gs://bucket/ckpt", Path("gs://bucket/ckpt"), "file:///ckpt"):
-            with pytest.raises(InvalidArgumentError, match="is an address, and checkpoints are files of this machine"):
+            with pytest.raises(InvalidArgumentError, match="is an address, and files are written and read on this machine alone"):
                 call(address)
     with pytest.raises(TypeError, match=r"options is a dict; expected an sd\.CheckpointOptions"):
         checkpoint.save(tmp_path / "ckpt", {"enable_async": True})

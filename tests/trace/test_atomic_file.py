@@ -21,6 +21,7 @@ from fresh_python import run_beside_engine
 from simdist.errors import InvalidArgumentError, ResourceExhaustedError
 from simdist.trace import Trace, atomic_file
 from simdist.trace.atomic_file import replacing, replacing_path
+from simdist.trace.event_file import EventFile
 
 
 @pytest.fixture
@@ -199,3 +200,19 @@ def test_a_directory_that_a_killed_process_left_is_taken_away(tmp_path: Path) ->
 def test_a_path_that_is_no_regular_file_is_never_replaced() -> None:
     with replacing_path(os.devnull) as path:
         assert str(path) == os.devnull
+
+
+def path_of_a_library(_: Trace, folder: Path) -> Path:
+    """As models are saved."""
+    with replacing_path(folder / "m.weights.h5") as path:
+        return path
+
+
+@pytest.mark.parametrize("write", [*WRITERS, path_of_a_library, lambda _, folder: EventFile(folder)])
+def test_an_address_is_no_path_below_the_working_directory(
+    write: Any, trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"^'gs:/bucket.*' is an address, and files are written and read on this machine alone"):
+        write(trace, Path("gs://bucket/run"))
+    assert not [*tmp_path.iterdir()]

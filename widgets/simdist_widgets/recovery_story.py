@@ -79,7 +79,6 @@ class Recovery:
     def export_html(self, path: str | Path) -> Path:
         """Write a page that opens anywhere; returns its path."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         title = escape(_cut(self.story.fault))
         page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><body>{self.html()}</body></html>\n'
         with replacing(path) as file:

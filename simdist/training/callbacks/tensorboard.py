@@ -17,6 +17,7 @@ import keras
 import numpy as np
 
 from simdist.errors import InvalidArgumentError
+from simdist.trace.atomic_file import require_on_this_machine
 from simdist.trace.event_file import EventFile, Histogram, Scalar, require_tensorboard
 from simdist.training.callbacks.caller import is_chief, model_of, virtual_now_s
 from simdist.training.keras_model import KerasArgument, Logs
@@ -41,7 +42,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
 
     Raises:
         ModuleNotFoundError: `tensorboard` is not installed.
-        InvalidArgumentError: something that needs TensorFlow was asked for, or a frequency is no count.
+        InvalidArgumentError: something that needs TensorFlow was asked for, a frequency is no count, or the directory is an address.
 
     Example:
         >>> import tempfile
@@ -72,6 +73,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
         embeddings_metadata: KerasArgument = None,
     ) -> None:
         require_tensorboard("keras.callbacks.TensorBoard")
+        require_on_this_machine(str(log_dir))
         _refuse("write_graph", write_graph, "no graph of TensorFlow is made here. For a picture of the layers call model.summary()")
         _refuse("write_images", write_images, "pictures of weights are not written. histogram_freq=1 writes histograms of them")
         _refuse("profile_batch", profile_batch, "it measures this machine with TensorFlow. cluster.trace has the cluster's times")
