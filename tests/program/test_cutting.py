@@ -56,6 +56,25 @@ def test_each_stage_is_its_markers_and_then_one_kernel_whose_numbers_are_those_o
     np.testing.assert_array_equal(result, assigned * doubled)
 
 
+@pytest.mark.parametrize("last_use", ["a result that is used in its stage again", "an effect without results"])
+def test_what_a_later_kernel_takes_is_a_result_of_an_earlier_one(last_use: str) -> None:
+    first, second = Handle(), Handle()
+
+    def step(tracer: Any) -> list[Any]:
+        doubled = tracer.read(first) * 2.0
+        tracer.update("assign", [second], [doubled + 1.0])
+        if last_use == "an effect without results":
+            jax.debug.callback(lambda *_: None, doubled, tracer.read(second))
+            return []
+        return [tracer.read(second) * doubled, doubled * 3.0]
+
+    known: set[int] = set()
+    for op in program(step).operations:
+        if isinstance(op, Compute):
+            assert known.issuperset(op.inputs)
+        known.update(op.outputs if isinstance(op, Compute) else [op.output] if isinstance(op, Read) else [])
+
+
 def test_a_compiled_kernel_names_the_users_line() -> None:
     def step(tracer: Any) -> list[Any]:
         return [jnp.sin(tracer.read(Handle()))]  # the sine
