@@ -94,6 +94,7 @@ class _Walked(list[KerasVariable]):
         self.roles: dict[int, Role] = {}
         self.counts: Counter[int] = Counter()
         self.known = {id(variable) for variable in optimizer.variables}
+        self.length = len(optimizer.variables)
 
     def __iter__(self) -> Iterator[KerasVariable]:
         for number, variable in enumerate(super().__iter__()):
@@ -111,14 +112,17 @@ class _Walked(list[KerasVariable]):
 
     def _created(self) -> list[KerasVariable]:
         """The new variables, in their order: sought from the end, where they are, since there is a stop at each trained variable."""
-        variables, found = self.optimizer.variables, list[KerasVariable]()
-        missing = len(variables) - len(self.known)
+        variables, found = self.optimizer.variables, dict[int, KerasVariable]()
+        missing, self.length = len(variables) - self.length, len(variables)
+        if self.at < 0 or missing < 0:  # what is no longer listed would count for one that is new
+            missing = self.length
         for variable in reversed(variables):
-            if len(found) >= missing:
-                break
             if id(variable) not in self.known:
-                found.append(variable)
-        return found[::-1]
+                found[id(variable)] = variable
+                missing -= 1
+            elif missing <= 0:
+                break
+        return [*found.values()][::-1]
 
 
 def built_roles(optimizer: KerasOptimizer, trained: Sequence[KerasVariable]) -> list[Role]:

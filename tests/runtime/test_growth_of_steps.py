@@ -58,3 +58,27 @@ def test_slots_of_an_optimizer_are_found_where_it_has_added_them(monkeypatch: py
         slots = [(role.owner, role.number) for role in roles if role.kind == "slot"]
         assert slots == [(owner, number) for owner in range(OPERATIONS) for number in range(2)]
     assert counts["id"] < 40 * OPERATIONS
+
+
+class Leaving(keras.optimizers.SGD):
+    """One that lists its learning rate before it is built, and not any more then."""
+
+    @property
+    def variables(self) -> list[Any]:
+        listed = super().variables
+        return [listed[0], *listed[2:]] if self.built and len(listed) > 2 else listed
+
+
+class Doubling(keras.optimizers.SGD):
+    """One that lists each slot twice."""
+
+    @property
+    def variables(self) -> list[Any]:
+        listed = super().variables
+        return [*listed[:2], *(slot for slot in listed[2:] for _ in range(2))]
+
+
+@pytest.mark.parametrize(("optimizer", "times"), [(Leaving, 1), (Doubling, 2)])
+def test_slots_are_found_where_the_list_gets_shorter_or_has_some_twice(optimizer: Any, times: int) -> None:
+    roles = keras_copies.built_roles(optimizer(0.1, momentum=0.9), [keras.Variable(jnp.ones(2)) for _ in range(3)])
+    assert [(role.owner, role.number) for role in roles if role.kind == "slot"] == [(owner, 0) for owner in range(3) for _ in range(times)]
