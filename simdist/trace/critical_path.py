@@ -254,7 +254,8 @@ class _Walk:
     def _lane_around(self, lane: int) -> int:
         """The device of a lane of its network, the task of a device; -1: there is none."""
         names = self.trace.names
-        return names.codes.get(names.texts[lane].rpartition("/")[0], NO_LANE)
+        around = names.texts[lane].rpartition("/")[0]
+        return names.codes.get(around, NO_LANE) if around else NO_LANE
 
     def _places_of(self, lane: int) -> tuple[int, int]:
         """Where the rows of a lane are in `_by_begin`."""

@@ -336,3 +336,11 @@ def test_summary_says_what_the_path_is_made_of() -> None:
     numbers = trace.summary()["critical_path"]
     assert numbers == {"end_s": 2.0, "waited_s": 0.0, "segments": 5, "seconds": {"compute": 1.0, "apply": 0.5, "update": 0.5}}
     assert "critical path: compute 50.0 %, apply 25.0 %, update 25.0 %, in 5 segments" in format_summary(trace.summary())
+
+
+@pytest.mark.parametrize("lane", ["", "/", "/z"])
+def test_a_lane_without_a_task_ends_the_search_for_what_it_did(lane: str) -> None:
+    trace = Trace()
+    chain(trace, (lane, "compute", 0.0, 1.0), ("worker:0", "compute", 2.0, 3.0))
+    trace.span("", "compute", "other", 0.0, 0.5)
+    check_tiling(trace.critical_path())
