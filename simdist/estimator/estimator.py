@@ -143,7 +143,7 @@ class Estimator(WithAbsentNames):
             hooks: to be left out.
             steps: how many; called twice, it trains twice as many.
             max_steps: the number of the last step; called twice, it trains once. Default of both: to the end of the data, which is, with
-                parameter servers, that of the first worker.
+                parameter servers, that of the first worker. Launched mains that train together need equally many batches then.
             saving_listeners: called at each checkpoint; one can end the training.
 
         Returns:

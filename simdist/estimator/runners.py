@@ -129,8 +129,9 @@ class ReplicaRunner:
         found = self._losses.had_nan()
         if self._outcome is None or not self.strategy.launched:
             return found
-        # Launched mains know the losses of their replicas alone, and all of them save or none does.
-        return float(self.strategy.reduce(ReduceOp.MEAN, float(found), axis=None)) > 0
+        # Launched mains know the losses of their replicas alone, and all of them save or none does. An integer, as no gradient is one: a
+        # main whose data end before those of others comes here while they add up gradients, which must not be taken for each other.
+        return int(self.strategy.reduce(ReduceOp.SUM, np.int32(found), axis=None)) > 0
 
     def values(self) -> Tree:
         """What the newest step gave, on the only replica."""

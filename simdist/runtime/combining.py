@@ -252,6 +252,10 @@ def _can_be_joined(one: Aval, other: Aval) -> bool:
     return sum(length != other_length for length, other_length in zip(one.shape, other.shape, strict=True)) <= 1
 
 
+def _kinds_of(avals: Sequence[Aval]) -> list[tuple[object, int]]:
+    return [(aval.dtype, len(aval.shape)) for aval in avals]
+
+
 def _remedy(one: Collective, other: Collective) -> str:
     """What the user can do about two collectives that do not agree."""
     if one.kind == other.kind == "all_gather" and len(one.operands) == len(other.operands):
@@ -270,8 +274,11 @@ def _remedy(one: Collective, other: Collective) -> str:
             "read the tables as a whole, table.value[ids], in all of them."
         )
     same = "All replicas must build the same model and run the same step"
-    if len(one.operands) != len(other.operands):
-        same += ", equally often: where the data of one main end before those of others, pass steps_per_epoch, or repeat() them. What"
+    if one.kind != other.kind or _kinds_of(one.operands) != _kinds_of(other.operands):  # calls of other purposes
+        same += (
+            ", equally often: where the data of one main end before those of others, pass steps_per_epoch (to an Estimator steps or "
+            "max_steps), or repeat() them. What"
+        )
     else:
         same += ", and what"
     return f"{same} reads logs, metrics or values of each replica (a callback, too) must do so in all mains; compare their mains."
