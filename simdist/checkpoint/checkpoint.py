@@ -44,6 +44,7 @@ class Checkpoint(Nest):
     A checkpoint is a directory, whole or absent, that Orbax reads without simdist. It holds whole values: they are restored into any
     number of shards, servers, workers or replicas. Random streams of steps are part of it. In launched mains every main calls `save`
     and `restore`, and the chief writes. Of a main that names another directory nothing is in it: it may be removed, as in TensorFlow.
+    Of parameter servers that apply rounds (mode="sync" or "bounded") it has each round whole: `save` and `restore` wait for one under way.
 
     Each object is an attribute, too. An attribute that is set later is saved as well, and gets what the last restore has for it.
 
@@ -271,7 +272,8 @@ class Checkpoint(Nest):
         mains = Mains(objects.strategies)
         self._restores = [restoring for restoring in self._restores if restoring.has_more]
         waiting = [restoring.waiting() for restoring in self._restores]
-        found = collected(objects, mains, {"save_counter": self.save_counter}, waiting)
+        with mains.between_updates():
+            found = collected(objects, mains, {"save_counter": self.save_counter}, waiting)
         self._last = LastSave(mains, str(path), take_back)
         if not mains.is_chief:
             _make_directory(path.parent)

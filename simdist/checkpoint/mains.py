@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -42,6 +43,7 @@ class SavingStrategy(Protocol):
     @property
     def worker_index(self) -> int: ...
     def bytes_of_all(self, data: bytes, /) -> list[bytes]: ...
+    def between_updates(self) -> AbstractContextManager[None]: ...
 
 
 class Mains:
@@ -63,11 +65,20 @@ class Mains:
         # A counter that was made outside of every scope belongs to this program, whatever cluster that drives.
         found = [strategy for strategy in found if not is_default(strategy)] or found
         self.strategy = found[0] if found else None
+        self._strategies = found
         # Asked here, where the program runs: when a disk is done, nobody's environment says which task it is.
         self.is_chief = self.strategy is None or self.strategy.is_chief
         self.worker = 0 if self.strategy is None else self.strategy.worker_index
         if any(strategy.engine is not found[0].engine for strategy in found):
             raise InvalidArgumentError("The variables of one checkpoint belong to several clusters. Make a Checkpoint for each of them.")
+
+    @contextmanager
+    def between_updates(self) -> Iterator[None]:
+        """Inside, the variables of each strategy are those of one moment of its training."""
+        with ExitStack() as stack:
+            for strategy in self._strategies:
+                stack.enter_context(strategy.between_updates())
+            yield
 
     @property
     def engine(self) -> Engine | None:

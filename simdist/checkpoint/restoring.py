@@ -92,6 +92,14 @@ class Restoring:
 
     def _carry_out(self, found: Objects, wanted: Mapping[str, tuple[Part, str]]) -> None:
         """Change what is wanted: first what may refuse it, and can be changed back."""
+        with self.mains.between_updates():
+            self._change(wanted)
+        for path, renew in found.derived.items():
+            if any(name.startswith(f"{path}/") for name in wanted):
+                renew()
+        self._note(found, wanted)
+
+    def _change(self, wanted: Mapping[str, tuple[Part, str]]) -> None:
         _require_holders([part for part, _ in wanted.values() if isinstance(part, VariablePart)])
         with ExitStack() as undo, restored_together(self._followed):  # what is undone was not restored together
             for part, name in wanted.values():
@@ -106,10 +114,6 @@ class Restoring:
             for part, name in wanted.values():
                 if not isinstance(part, (StatePart, OwnPart)):
                     part.restore(name, self.contents, self.mains.worker)
-        for path, renew in found.derived.items():
-            if any(name.startswith(f"{path}/") for name in wanted):
-                renew()
-        self._note(found, wanted)
 
     def _state(self, path: str) -> SavedState:
         """The plain data of this main."""

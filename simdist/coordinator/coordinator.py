@@ -8,6 +8,7 @@ Taught in lessons 00, 01 and 07.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from simdist.arguments import flag, require_arguments, require_function
@@ -195,6 +196,12 @@ class ClusterCoordinator(Uncopied, instead="There is one for each strategy."):
             self._scheduling.wait(f"room in the queue, which holds max_queued={self.options.max_queued} closures (schedule)")
             self._require_usable("schedule was called")
             self._raise_stored()
+
+    def between_rounds(self) -> AbstractContextManager[None]:
+        """Inside, all servers have applied the same rounds; where each update counts when it comes there is nothing to wait for."""
+        rounds = self._executor.rounds
+        alive = self.engine.process(self.engine.chief).alive  # nobody applies a round any more whose coordinator is gone
+        return nullcontext() if rounds is None or not alive else rounds.between_rounds()
 
     def expect(self, more: bool) -> None:
         """Say whether closures are to be scheduled for which a round that is not full waits, until a caller waits for a closure."""

@@ -65,7 +65,7 @@ class ClosureExecutor:
         self._attempts = 0
         self._queue_length = QueueLength(engine)
         if isinstance(queue.synchronization, BoundedStaleness):
-            self.rounds = RoundClosures(queue.synchronization, queue, pool, self.carry_out, self._rounds_ended)
+            self.rounds = RoundClosures(queue.synchronization, queue, pool, self.carry_out, self._rounds_ended, engine)
         self.unended = ChainMap(self.closures, {} if self.rounds is None else self.rounds.waiting)
 
     @property

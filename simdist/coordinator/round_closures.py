@@ -5,13 +5,16 @@ Which rounds are complete is decided in `simdist.coordinator.bounded`; this file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from simdist.coordinator.bounded import BoundedStaleness
 from simdist.coordinator.closure import Closure
 from simdist.coordinator.queue import Attempt, ClosureDecision, ClosureQueue
+from simdist.coordinator.waits import Waits
 from simdist.errors import UnavailableError
+from simdist.runtime.base import Engine
 from simdist.runtime.serving import Round
 from simdist.runtime.work import Handle, WorkerPool
 
@@ -26,6 +29,7 @@ class RoundClosures:
         queue, workers: of the coordinator.
         decided: is called with what the queue decides.
         ended: is called when closures have ended.
+        engine: whose callers wait for whole rounds.
 
     Attributes:
         expects_more: whether closures are to be scheduled as soon as the caller is done with something else, so that a round that is not
@@ -39,6 +43,7 @@ class RoundClosures:
         workers: WorkerPool,
         decided: Callable[[list[ClosureDecision]], None],
         ended: Callable[[], None],
+        engine: Engine,
     ) -> None:
         self.policy = policy
         self.queue = queue
@@ -48,6 +53,8 @@ class RoundClosures:
         self.waiting: dict[int, Closure] = {}
         self.expects_more = False
         self._replies: dict[int, Handle] = {}  # by ticket
+        self._applying = self._holding = 0  # rounds that servers are applying; callers who hold back the next
+        self._whole = Waits(engine)
         self._broken: BaseException | None = None  # why no further round can be applied
 
     def require_whole(self) -> None:
@@ -73,8 +80,25 @@ class RoundClosures:
         if was_expected and not more:
             self.complete()
 
+    @contextmanager
+    def between_rounds(self) -> Iterator[None]:
+        """Inside, all servers have applied the same rounds: those under way are awaited, and the next is held back.
+
+        They apply a round one after the other. What is read meanwhile has it for some variables only; what is assigned, too, for ever.
+        """
+        self._holding += 1
+        try:
+            while self._applying and self._broken is None:
+                self._whole.wait("the servers to apply a round")
+            yield
+        finally:
+            self._holding -= 1
+            self.complete()
+
     def complete(self) -> None:
         """Let the servers apply the rounds that are complete; workers that have waited for that begin the next one."""
+        if self._holding:
+            return
         rounds = self.policy.complete_rounds(not self.queue.queue and not self.expects_more)
         for complete in rounds:
             try:
@@ -83,6 +107,7 @@ class RoundClosures:
             except Exception as error:
                 self._lose(error)
                 return
+            self._applying += 1
             call = self.workers.apply_round(complete)
             call.then(partial(self._applied, complete, call))
         if rounds:
@@ -93,10 +118,13 @@ class RoundClosures:
 
     def _applied(self, complete: Round, call: Handle) -> None:
         """All servers have applied a round: its closures are done. If one has lost it, all are over: servers differ by a round."""
+        self._applying -= 1
         if call.error is not None:
             self._lose(call.error)
-            return
-        self._end(complete.closures, None)
+        else:
+            self._end(complete.closures, None)
+        if not self._applying or self._broken is not None:
+            self._whole.let_go()
 
     def _lose(self, error: BaseException) -> None:
         """A round cannot be applied, nor any after it."""

@@ -7,7 +7,7 @@ A strategy owns the store of its variables and says, for each new variable, on w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 from simdist.data import Dataset
@@ -115,6 +115,10 @@ class Strategy(ReplicaOperations, WithAbsentNames):
 
     def between_steps(self) -> None:
         """The program is about to read or to change variables outside of every step."""
+
+    def between_updates(self) -> AbstractContextManager[None]:
+        """Inside, the variables are those of one moment of the training: no update is in some of them only."""
+        return nullcontext()
 
     def own_cluster(self) -> Cluster:
         """A cluster of this machine alone, for a strategy that was given none."""

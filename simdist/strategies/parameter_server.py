@@ -13,7 +13,7 @@ Taught in lessons 01, 05 and 07.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, cast
 
 from simdist.arguments import flag, whole_number
@@ -252,6 +252,11 @@ class ParameterServerStrategy(Strategy):
     def require_change_at_once(self, variable: Any) -> None:
         if self.serving.remembers:
             require_a_step(variable, f"mode={self.mode!r}" if self.serving.in_rounds else "exactly_once=True")
+
+    def between_updates(self) -> AbstractContextManager[None]:
+        if self.coordinator is None or running_closure.get() is not None:
+            return nullcontext()
+        return cast("AbstractContextManager[None]", self.coordinator.between_rounds())
 
     # -- on the coordinator ---------------------------------------------------------------------------------------
 

@@ -180,7 +180,8 @@ class _Distributed(StrategyModel):
         if self.simdist_strategy is not None and self.built and self.compiled and self.optimizer is not None:
             prepare_optimizer(self)
         load_file(self, filepath, self.simdist_strategy)
-        super().load_weights(filepath, skip_mismatch=skip_mismatch, **options)
+        with nullcontext() if self.simdist_strategy is None else self.simdist_strategy.between_updates():
+            super().load_weights(filepath, skip_mismatch=skip_mismatch, **options)
 
     def set_weights(self, weights: KerasArgument) -> None:
         """As `keras.Model.set_weights`. Like each assignment outside of a step it takes no virtual time, and waits for no task.

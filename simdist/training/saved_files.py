@@ -16,7 +16,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import h5py
@@ -48,7 +48,8 @@ def saved_file(model: keras.Model, path: str | os.PathLike[str], strategy: Strat
         UnavailableError: a task that takes part has died.
     """
     with replacing_path(path) as unfinished:
-        yield unfinished
+        with nullcontext() if strategy is None else strategy.between_updates():
+            yield unfinished
         if strategy is not None:
             _write(model, strategy, os.fspath(path))
 
