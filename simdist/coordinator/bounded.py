@@ -12,7 +12,7 @@ The updates of a round are seen together, when it is complete; an implementation
 fresher reads where s is large.
 
 Invariants: a closure counts in exactly one round; rounds are completed in order; no clock is more than s ahead of the round that is open.
-No decision costs as much as there are workers.
+A decision looks at the workers that it is about, and not at all of them.
 
 Sources: Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, 2013, section 3; Chen et al.,
 Revisiting Distributed Synchronous SGD, 2016, section 3.
@@ -81,7 +81,8 @@ class BoundedStaleness:
 
     def joined(self, worker: str) -> None:
         """A worker that joins counts from the open round on; one that is new is added up after all others."""
-        self.ranks.setdefault(worker, max(self.ranks.values(), default=-1) + 1)
+        if worker not in self.ranks:
+            self.ranks[worker] = max(self.ranks.values(), default=-1) + 1
         self.clocks[worker] = self.open_round
         self._candidates.add(self.ranks[worker], worker)
 

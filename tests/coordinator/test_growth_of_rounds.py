@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from simdist.coordinator.bounded import BoundedStaleness
@@ -34,3 +36,20 @@ def test_a_round_looks_at_each_worker_a_few_times_however_many_there_are(stalene
             idle[name] = None
         assert len(policy.complete_rounds(False)) == 1
     assert len(looks) <= 4 * count * rounds  # one that looked at all of them each time would have done so 15,000 times
+
+
+def test_a_worker_that_is_known_joins_without_a_search_of_all_ranks() -> None:
+    class Ranks(dict[str, int]):
+        searches = 0
+
+        def values(self) -> Any:
+            self.searches += 1
+            return super().values()
+
+    policy = BoundedStaleness({}, 0)
+    policy.ranks = ranks = Ranks({f"worker:{number}": number for number in range(100)})
+    for name in list(ranks):
+        policy.joined(name)
+    assert ranks.searches == 0
+    policy.joined("worker:100")
+    assert (ranks.searches, ranks["worker:100"]) == (1, 100)
